@@ -42,7 +42,7 @@ func (s State) condition(kind string) *corev1.NodeCondition {
 // WithReady returns the plan that also gives the Node the condition FeaturesReady; nil: that removes it.
 func (p *Plan) WithReady(want *corev1.NodeCondition) *Plan {
 	have, recorded := p.state.Ready(), p.recordsReady()
-	s := Step{Kind: keys.Condition, Key: assayv1alpha1.FeaturesReadyCondition, Mark: true, ownedBefore: recorded, ownedAfter: want != nil}
+	s := Step{Kind: keys.Condition, Key: assayv1alpha1.FeaturesReadyCondition, Mark: true, ownedBefore: recorded}
 	if have != nil {
 		s.Old = FormatCondition(*have)
 	}

@@ -90,9 +90,9 @@ type Step struct {
 	// does not meet: no rule sets it.
 	Mark bool
 
-	ownedBefore, ownedAfter bool
-	grows                   bool // for a resource: the new amount is larger
-	taint                   corev1.Taint
+	ownedBefore bool
+	grows       bool // for a resource: the new amount is larger
+	taint       corev1.Taint
 }
 
 // Recorded reports whether the record on the Node lists the key as owned.
@@ -242,7 +242,7 @@ func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]
 	}
 	for key, value := range want {
 		old, present := have[key]
-		s := Step{Kind: kind, Key: key, Old: old, New: value, ownedBefore: owned[key], ownedAfter: true}
+		s := Step{Kind: kind, Key: key, Old: old, New: value, ownedBefore: owned[key]}
 		s.Foreign = present && !owned[key]
 		switch {
 		case s.Foreign && p.policy.KeepForeign:

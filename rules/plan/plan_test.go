@@ -158,6 +158,14 @@ func TestCompute(t *testing.T) {
 			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"3"},"allocatable":{"v.io/m":"3"}}}`,
 			takes: true,
 		},
+		"ShrinkingTheCapacityAloneTakes": {
+			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "2"}),
+				Annotations: map[string]string{resources: "v.io/m"}},
+			want:  plan.Desired{ExtendedResources: map[string]string{"v.io/m": "3"}},
+			shown: []string{"~ extended resource v.io/m=2 of 4 -> 3"},
+			patch: `{"metadata":{},"status":{"capacity":{"v.io/m":"3"},"allocatable":{"v.io/m":"3"}}}`,
+			takes: true,
+		},
 		"RemovesResourceFromBothLists": {
 			state: plan.State{Capacity: amounts(map[string]string{"v.io/m": "4"}), Allocatable: amounts(map[string]string{"v.io/m": "4"}),
 				Annotations: map[string]string{resources: "v.io/m"}},
@@ -397,25 +405,39 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestRemovesEveryTaintThatIsNotWanted has nine taints, of which one is desired: the others must be removed, whatever their order.
-func TestRemovesEveryTaintThatIsNotWanted(t *testing.T) {
-	var state plan.State
-	var record []string
+// TestRemovesEveryKeyThatIsNotWanted has nine taints and labels, of which one is desired: the others must be removed, whatever
+// their order.
+func TestRemovesEveryKeyThatIsNotWanted(t *testing.T) {
+	state := plan.State{Labels: map[string]string{}}
+	var taints, labels []string
 	for i := range 9 {
 		key := fmt.Sprintf("v.io/t%d", i)
 		state.Taints = append(state.Taints, corev1.Taint{Key: key, Effect: "NoSchedule"})
-		record = append(record, key+":NoSchedule")
+		taints = append(taints, key+":NoSchedule")
+		state.Labels[key] = "1"
+		labels = append(labels, key)
 	}
-	state.Annotations = map[string]string{plan.Record{}.Taints(): strings.Join(record, ",")}
-	p := plan.Compute(state, plan.Desired{Taints: state.Taints[:1]}, plan.Policy{Taints: true})
-	removed := 0
+	state.Annotations = map[string]string{plan.Record{}.Taints(): strings.Join(taints, ","), plan.Record{}.Labels(): strings.Join(labels, ",")}
+	p := plan.Compute(state, plan.Desired{Taints: state.Taints[:1], Labels: map[string]string{"v.io/t0": "1"}}, plan.Policy{Taints: true})
+	removed := map[keys.Kind]int{}
 	for _, s := range p.Steps {
-		if s.Kind == keys.Taint && s.Op == plan.Remove {
-			removed++
+		if s.Op == plan.Remove {
+			removed[s.Kind]++
 		}
 	}
-	if removed != 8 {
-		t.Errorf("%d taints are removed, want 8", removed)
+	if removed[keys.Taint] != 8 || removed[keys.Label] != 8 {
+		t.Errorf("%d taints and %d labels are removed, want 8 each", removed[keys.Taint], removed[keys.Label])
+	}
+}
+
+// TestTaintsOfARecordThatAUserEdited: invalid entries are skipped.
+func TestTaintsOfARecordThatAUserEdited(t *testing.T) {
+	var got []string
+	for _, taint := range plan.ParseTaints("a:NoSchedule, b=1:NoExecute,,:NoSchedule,c,d:,v.io/e=x:y:NoSchedule") {
+		got = append(got, plan.FormatTaint(taint))
+	}
+	if diff := cmp.Diff([]string{"a:NoSchedule", "b=1:NoExecute", "v.io/e=x:y:NoSchedule"}, got); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
 	}
 }
 

@@ -105,6 +105,10 @@ func TestFeaturesReadyIsWrittenWithItsRecord(t *testing.T) {
 	if state.Ready() != nil {
 		t.Error("a Node without conditions has one")
 	}
+	state.Conditions = []corev1.NodeCondition{*ready("True")}
+	if state.Ready() == nil {
+		t.Error("a Node with this condition alone has none")
+	}
 }
 
 // TestLabelsThatNoRuleSets removes labels of other clients, and leaves labels to them.

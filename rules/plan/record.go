@@ -128,7 +128,7 @@ func (p Policy) Given(state State) Desired {
 // resolve adds the default namespace to a name in the record if only the name with the namespace is on the Node: the record was
 // then written before Bare was set.
 func (r Record) resolve(name string, have map[string]string) string {
-	if !r.Bare || strings.Contains(name, "/") {
+	if !r.Bare {
 		return name
 	}
 	_, bare := have[name]

@@ -36,7 +36,7 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 		wanted[key] = true
 		old, present := have[key]
 		_, ours := owned[key]
-		s := Step{Kind: keys.Taint, Key: key, Old: old.Value, New: t.Value, ownedBefore: ours, ownedAfter: true, taint: t}
+		s := Step{Kind: keys.Taint, Key: key, Old: old.Value, New: t.Value, ownedBefore: ours, taint: t}
 		s.Foreign = present && !ours
 		switch {
 		case s.Foreign && p.policy.KeepForeign:
@@ -119,19 +119,13 @@ func FormatTaint(t corev1.Taint) string {
 func ParseTaints(list string) []corev1.Taint {
 	var out []corev1.Taint
 	for _, item := range strings.Split(list, ",") {
-		rest, effect, ok := cutLast(strings.TrimSpace(item), ":")
-		if !ok || rest == "" || effect == "" {
+		item = strings.TrimSpace(item)
+		colon := strings.LastIndex(item, ":")
+		if colon < 1 || colon == len(item)-1 {
 			continue
 		}
-		key, value, _ := strings.Cut(rest, "=")
-		out = append(out, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+		key, value, _ := strings.Cut(item[:colon], "=")
+		out = append(out, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(item[colon+1:])})
 	}
 	return out
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -1,6 +1,7 @@
 package inputs_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -29,6 +30,8 @@ type server struct {
 	client.Reader
 	features map[string]bool // namespace/name
 	owners   []metav1.OwnerReference
+	node     string // that the NodeFeatures describe; empty: n
+	deleting bool
 	away     error
 }
 
@@ -41,8 +44,11 @@ func (s *server) Get(_ context.Context, key client.ObjectKey, into client.Object
 	}
 	into.SetNamespace(key.Namespace)
 	into.SetName(key.Name)
-	into.SetLabels(map[string]string{nfdv1alpha1.NodeNameLabel: "n"})
+	into.SetLabels(map[string]string{nfdv1alpha1.NodeNameLabel: cmp.Or(s.node, "n")})
 	into.SetOwnerReferences(s.owners)
+	if s.deleting {
+		into.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	}
 	return nil
 }
 
@@ -91,6 +97,8 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 		"ThirdPartysObjectIsThere":  {"vendor/x", server{features: map[string]bool{"own/n": true, "vendor/x": true}}, inputs.ErrStale},
 		"WorkersObjectIsGone":       {"own/n", server{features: map[string]bool{"vendor/x": true}}, nil},
 		"ThirdPartysObjectIsGone":   {"vendor/x", server{features: map[string]bool{"own/n": true}}, nil},
+		"ItIsBeingDeleted":          {"vendor/x", server{features: map[string]bool{"vendor/x": true}, deleting: true}, nil},
+		"ItDescribesAnotherNode":    {"vendor/x", server{features: map[string]bool{"vendor/x": true}, node: "m"}, nil},
 		"NobodyKnows":               {"own/n", server{away: errors.New("away")}, errors.New("away")},
 		"NobodyKnowsOfThirdParties": {"vendor/x", server{away: errors.New("away")}, errors.New("away")},
 	} {
@@ -175,6 +183,10 @@ func TestConfirmFindsWhatTheCacheLacks(t *testing.T) {
 	if err := nodes.Confirm(t.Context(), s); !errors.Is(err, inputs.ErrStale) {
 		t.Errorf("error %v: what the cache has by now was not in the State", err)
 	}
+	api.deleting = true
+	if err := nodes.Confirm(t.Context(), s); err != nil {
+		t.Errorf("an object that is being deleted: %v", err)
+	}
 }
 
 // counting is a server that counts its lists.
@@ -189,8 +201,8 @@ func (c *counting) List(ctx context.Context, into client.ObjectList, opts ...cli
 }
 
 func TestConfirmStartListsTheObjectsOfAllNodesOnce(t *testing.T) {
-	cache := inputstest.New(published("own", "n"), published("vendor", "x"))
-	api := &counting{server: server{features: map[string]bool{"own/n": true, "vendor/x": true}}}
+	cache := inputstest.New(published("own", "n"), published("vendor", "n"))
+	api := &counting{server: server{features: map[string]bool{"own/n": true, "vendor/n": true}}}
 	nodes := watched(t, inputs.Options{Live: api}, cache)
 	complete, err := nodes.Of(t.Context(), node(""))
 	if err != nil {
@@ -210,9 +222,32 @@ func TestConfirmStartListsTheObjectsOfAllNodesOnce(t *testing.T) {
 	if api.lists != before {
 		t.Errorf("%d lists for a State that lacks nothing", api.lists-before)
 	}
-	delete(api.features, "vendor/x")
+	workerless := complete
+	workerless.Features = complete.Features[1:]
+	if err := nodes.ConfirmStart(t.Context(), workerless); err != nil || api.lists != before {
+		t.Errorf("%d lists for a State that lacks the worker's object, %v", api.lists-before, err)
+	}
+	delete(api.features, "vendor/n")
 	if err := nodes.ConfirmStart(t.Context(), lacking); err != nil {
 		t.Errorf("an object that has been deleted: %v", err)
+	}
+}
+
+// TestAnObjectThatDoesNotCountHidesNoOther lists objects in the order of their names.
+func TestAnObjectThatDoesNotCountHidesNoOther(t *testing.T) {
+	leaving, wrong := published("vendor", "a"), published("vendor", "b")
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	wrong.Spec.Features.Err = errors.New("not JSON")
+	nodes := watched(t, inputs.Options{}, inputstest.New(published("own", "n"), leaving, wrong, published("vendor", "c")))
+	s, err := nodes.Of(t.Context(), node(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Features) != 2 || s.Features[1].Name != "c" {
+		t.Errorf("objects count: %v", s.Features)
+	}
+	if len(s.LeftOut) != 1 || s.LeftOut[0].Object.Name != "b" || nodes.LeftOutOwn(s) != nil {
+		t.Errorf("objects are left out: %v", s.LeftOut)
 	}
 }
 
@@ -318,7 +353,7 @@ func TestKeepsUpWithItsCache(t *testing.T) {
 func TestOnlyTrustedNamespacesCount(t *testing.T) {
 	vendor := inputs.Namespace()
 	vendor.Name = "vendor"
-	cache := inputstest.New(node("1"), published("vendor", "x"), published("own", "n"), vendor)
+	cache := inputstest.New(node("1"), published("vendor", "x"), published("own", "n"), published("gone", "y"), vendor)
 	nodes := running(t, inputs.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})}, cache)
 	publishers(t, nodes, 1)
 	trusted := vendor.DeepCopy()

@@ -4,6 +4,8 @@ package inputstest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -90,7 +92,7 @@ func (c *Cache) Get(_ context.Context, at client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// List implements client.Reader for NodeFeatures.
+// List implements client.Reader for NodeFeatures. They are sorted by namespace and name.
 func (c *Cache) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	var opt client.ListOptions
 	opt.ApplyOptions(options)
@@ -101,8 +103,8 @@ func (c *Cache) List(_ context.Context, into client.ObjectList, options ...clien
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := into.(*nodefeature.NodeFeatureList)
-	for _, o := range c.objects {
-		f, ok := o.(*nodefeature.NodeFeature)
+	for _, at := range slices.Sorted(maps.Keys(c.objects)) {
+		f, ok := c.objects[at].(*nodefeature.NodeFeature)
 		if ok && (opt.Namespace == "" || f.Namespace == opt.Namespace) && (node == "" || f.NodeName() == node) {
 			list.Items = append(list.Items, *f)
 		}
