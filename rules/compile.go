@@ -162,13 +162,9 @@ func (c *compiler) rule(path *field.Path, index int, in *nfdv1alpha1.Rule) *rule
 	c.matchers(path, r, in)
 	c.scope = c.newScope(r, in)
 	c.loop(path, r, in.Loop)
-	if len(in.Conditions) > 0 {
-		c.conditions(path.Child("conditions"), r, in.Conditions)
-	}
+	c.conditions(path.Child("conditions"), r, in.Conditions)
 	c.outputs(path, r, in)
-	if len(in.Actions) > 0 {
-		c.actions(path.Child("actions"), r, in.Actions)
-	}
+	c.actions(path.Child("actions"), r, in.Actions)
 	c.templates(path, r, in)
 	c.forbidOutputs(path, in)
 	c.finish(r)
@@ -347,12 +343,8 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	}
 	both("labelsTemplate", in.LabelsTemplate, in.LabelsTemplateFrom)
 	both("varsTemplate", in.VarsTemplate, in.VarsTemplateFrom)
-	if in.LabelsTemplate != "" {
-		r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
-	}
-	if in.VarsTemplate != "" {
-		r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
-	}
+	r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
+	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
 }
 
 // duplicates warns about two rules with the same name. They are valid, as in NFD, and existing files contain them.
@@ -384,10 +376,7 @@ func hashSpec(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
 // newScope returns the names that the expressions of a rule may use.
 func (c *compiler) newScope(r *rule, in *nfdv1alpha1.Rule) *expr.Scope {
 	for name := range in.Vars {
-		if strings.ContainsAny(name, "{}") {
-			c.open = true
-			continue
-		}
+		c.open = c.open || strings.ContainsAny(name, "{}")
 		c.declared[name] = true
 	}
 	for _, a := range in.Actions {

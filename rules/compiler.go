@@ -186,8 +186,11 @@ func (c *compiler) assignment(path *field.Path, kind keys.Kind, name, value stri
 
 // goTemplate warns about a Go template in a field where templates are not expanded.
 func (c *compiler) goTemplate(path *field.Path, kind keys.Kind, value string) {
-	if kind == keys.Label && c.mode != expr.Disabled && strings.Contains(value, "{{") && expr.TemplateHint(value) != "" {
-		c.report.add(field.Invalid(path, value, expr.TemplateHint(value)))
+	if kind != keys.Label || c.mode == expr.Disabled {
+		return
+	}
+	if hint := expr.TemplateHint(value); hint != "" {
+		c.report.add(field.Invalid(path, value, hint))
 	}
 }
 

@@ -1,5 +1,7 @@
 package rules
 
+import "slices"
+
 // Place returns a path up to the first key that the author chose. The rest of the path of a sensitive rule could contain sensitive
 // values.
 func Place(path string) string {
@@ -28,12 +30,12 @@ func (s *RuleSet) conceal(r Rejection) Rejection {
 
 // concealed returns rejections without sensitive values. It does not change the list, which is shared.
 func (s *RuleSet) concealed(list []Rejection) []Rejection {
-	if !s.sensitive || len(list) == 0 {
+	if !s.sensitive {
 		return list
 	}
-	out := make([]Rejection, len(list))
-	for i := range list {
-		out[i] = s.conceal(list[i])
+	out := slices.Clone(list)
+	for i := range out {
+		out[i] = s.conceal(out[i])
 	}
 	return out
 }

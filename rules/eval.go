@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -167,9 +168,9 @@ func (e *evaluation) run(r *rule) *result {
 	if !matched {
 		return &result{partial: e.partial}
 	}
-	e.result = &result{matched: true, rejected: r.rejected, partial: e.partial}
-	if n := r.assignments(); n > 0 && r.loop == nil && r.varsTemplate == nil && r.labelsTemplate == nil {
-		e.result.outputs = make([]output, 0, n)
+	e.result = &result{
+		matched: true, partial: e.partial, outputs: make([]output, 0, r.assignments()),
+		rejected: slices.Clip(r.rejected), // shared by all nodes
 	}
 	before := e.ruleBudget
 	err = e.produce(r)

@@ -77,9 +77,6 @@ func (m *merger) fit() {
 // cut leaves out the outputs that exceed an object's share. It returns the first key that it left out, how many others it left out,
 // and the size of the rest.
 func (k *keyspace) cut(s *share, room int) (first claim, more, taken int) {
-	if s.size <= room {
-		return claim{}, 0, s.size
-	}
 	for _, c := range s.claims {
 		size := entrySize(c.key, k.values[c.key])
 		if first.key == "" && taken+size <= room {

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/assay-project/assay/rules/facts"
@@ -58,10 +57,12 @@ func (g Gather) Input(node Node, known *facts.Facts, list []Published) Input {
 	for _, p := range list {
 		all = append(all, p.Facts)
 		in.Publishers = append(in.Publishers, Publisher{Name: p.Namespace + "/" + p.Name, Facts: p.Facts})
-		if len(p.Labels) > 0 && in.Labels == nil {
-			in.Labels = make(map[string]string, len(p.Labels))
+		for key, value := range policy.QualifyAll(p.Labels) {
+			if in.Labels == nil {
+				in.Labels = make(map[string]string, len(p.Labels))
+			}
+			in.Labels[key] = value
 		}
-		maps.Copy(in.Labels, policy.QualifyAll(p.Labels))
 	}
 	if known != nil {
 		all = append(all, known)

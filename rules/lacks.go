@@ -35,24 +35,13 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 			return lacks
 		}
 	}
-	if len(r.any) > 0 {
-		first, open := "", false
-		for _, m := range r.any {
-			lacks := m.Lacks(&e.looked, e.src)
-			if lacks == "" {
-				open = true
-				break
-			}
-			if first == "" || lacks < first {
-				first = lacks
-			}
-		}
-		if !open {
-			if len(r.any) == 1 {
-				return first
-			}
-			return fmt.Sprintf("any of %d alternatives, such as %s", len(r.any), first)
-		}
+	lacks := r.firstOfAny(func(m *match.Matcher) string { return m.Lacks(&e.looked, e.src) })
+	switch {
+	case lacks == "":
+	case len(r.any) == 1:
+		return lacks
+	default:
+		return fmt.Sprintf("any of %d alternatives, such as %s", len(r.any), lacks)
 	}
 	for i, c := range r.conditions {
 		if ok, err := c.Eval(e); err != nil || !ok {
@@ -62,14 +51,27 @@ func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	return "something that cannot be evaluated"
 }
 
+// firstOfAny returns the first description, in alphabetical order, of why an alternative of the rule does not hold, or "" if one holds
+// or there are none.
+func (r *rule) firstOfAny(why func(*match.Matcher) string) string {
+	if len(r.any) == 0 {
+		return ""
+	}
+	all := make([]string, len(r.any))
+	for i, m := range r.any {
+		if all[i] = why(m); all[i] == "" {
+			return ""
+		}
+	}
+	return slices.Min(all)
+}
+
 // Produced returns the labels and vars of rules by their names in rule.matched, and labels also by their full names. Requirements
 // read them as rule.matched, whether or not they are written yet. Every pod may read rule.matched, so variables of sensitive rules
 // that may read masked values are omitted.
 func (o *Outcome) Produced() map[string]string {
-	out := maps.Clone(o.Labels())
-	if out == nil {
-		out = map[string]string{}
-	}
+	out := map[string]string{}
+	maps.Copy(out, o.Labels())
 	var state matchedState
 	for i, r := range o.results {
 		state.add(o.program.rules[i], o.program.toldOthers(o.program.rules[i], r))

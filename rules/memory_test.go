@@ -196,3 +196,94 @@ func TestEveryFeatureThatATemplateLacksIsReported(t *testing.T) {
 		t.Errorf("got %q", all)
 	}
 }
+
+// next is what changes of a node between two evaluations: all else is as before.
+type next struct {
+	name        string // of the node
+	attributes  string // of the feature a.b: names and values in turn
+	labels      map[string]string
+	annotations map[string]string
+	requested   map[string]string
+	publisher   string // of the feature a.b
+}
+
+func (n next) input(interner *facts.Interner) rules.Input {
+	attributes := map[string]string{}
+	words := strings.Fields(n.attributes)
+	for i := 0; i < len(words); i += 2 {
+		attributes[words[i]] = words[i+1]
+	}
+	f := facts.FromMap(map[string]facts.Feature{
+		"a.b": {Attributes: facts.NewAttributes(attributes)}, "c.d": {Flags: facts.NewFlags("x")}, "e.f": {Flags: facts.NewFlags("x")},
+		"g.h": {Flags: facts.NewFlags("x")}, "i.j": {Flags: facts.NewFlags("x")},
+	}, interner)
+	in := rules.Input{Node: rules.Node{Name: n.name, Labels: n.labels, Annotations: n.annotations}, Facts: f, Labels: n.requested}
+	if n.publisher != "" {
+		in.Publishers = []rules.Publisher{{Name: n.publisher, Facts: f}}
+	}
+	return in
+}
+
+// TestACacheAgreesWhateverChanges compares cached outcomes with those of a full evaluation: of one node after another, and of one node
+// that changes.
+func TestACacheAgreesWhateverChanges(t *testing.T) {
+	const a = `matchFeatures: [{feature: a.b, matchExpressions: {v: {op: In, value: ["1"]}}}]`
+	values := []next{{attributes: "v 1"}, {attributes: "v 2"}, {attributes: "v 1"}, {attributes: "w 1"}, {attributes: "v 2 w 1"}}
+	nodes := []next{
+		{name: "m", attributes: "v 1"}, {name: "n", attributes: "v 1"}, {name: "n", attributes: "v 1", labels: map[string]string{"rack": "7"}},
+		{name: "n", attributes: "v 1", labels: map[string]string{"assay.dev/scope": "blue"}}, {name: "n", attributes: "v 1"},
+		{name: "n", attributes: "v 1", annotations: map[string]string{"rack": "8"}}, {name: "n", attributes: "v 1", publisher: "own/n"},
+		{name: "n", attributes: "v 1", publisher: "vendor/n"}, {name: "n", attributes: "v 1", requested: map[string]string{feature + "x": "1"}},
+		{name: "n", attributes: "v 1", requested: map[string]string{feature + "x": "2"}}, {name: "n", attributes: "v 1"},
+	}
+	for name, tc := range map[string]struct {
+		specs []string
+		steps []next
+	}{
+		"LabelOfALiteral":   {[]string{`{rules: [{name: r, labels: {l: "1"}, ` + a + `}]}`}, values},
+		"LabelThatIsRead":   {[]string{`{rules: [{name: r, labels: {l: "1"}, ` + a + `}]}`, `{rules: [{name: r, labels: {m: "1"}, matchFeatures: [{feature: rule.matched, matchExpressions: {l: {op: Exists}}}]}]}`}, values},
+		"VarThatIsRead":     {[]string{`{rules: [{name: r, vars: {l: "{@a.b.v}"}}]}`, `{rules: [{name: r, labels: {m: "1"}, matchFeatures: [{feature: rule.matched, matchExpressions: {l: {op: In, value: ["2"]}}}]}]}`}, values},
+		"NamesThatAreRead":  {[]string{`{rules: [{name: r, labels: {l: "1"}, ` + a + `}]}`, `{rules: [{name: r, labels: {m: "1"}, matchFeatures: [{feature: rule.matched, matchName: {op: In, value: [l]}}]}]}`}, values},
+		"AnnotationIsNot":   {[]string{`{rules: [{name: r, annotations: {l: "{@a.b.v}"}}]}`, `{rules: [{name: r, labels: {m: "1"}, matchFeatures: [{feature: rule.matched, matchExpressions: {l: {op: Exists}}}]}]}`}, values},
+		"VarOfTheObject":    {[]string{`{rules: [{name: r, vars: {l: "1"}, ` + a + `}, {name: s, labels: {m: "{l}"}}]}`}, values},
+		"ListThatGrows":     {[]string{`{rules: [{name: r, vars: {l: "{@a.b.v}"}}, {name: s, actions: [{op: extend-var, args: {name: k, value: "{l}"}}]}, {name: u, labels: {m: "{k.len()}"}}]}`}, values},
+		"DerivedFeature":    {[]string{`{phase: early, rules: [{name: r, actions: [{op: set-feature, args: {feature: a.b, element: w, value: "2"}}]}]}`, `{rules: [{name: r, labels: {v: "{@a.b.v}", w: "{@a.b.w}"}}]}`}, values},
+		"DerivedFromAValue": {[]string{`{phase: early, rules: [{name: r, ` + a + `, actions: [{op: set-feature, args: {feature: k.l, element: w, value: "2"}}]}]}`, `{rules: [{name: r, labels: {w: "{@k.l.w}"}}]}`}, values},
+		"FailsAlways":       {[]string{`{priority: 9, rules: [{name: r, actions: [{op: fail, args: {msg: no}}]}]}`, `{rules: [{name: r, labels: {l: "{@a.b.v}"}}]}`}, values},
+		"FailsSometimes":    {[]string{`{priority: 9, rules: [{name: r, ` + a + `, actions: [{op: fail, args: {msg: no}}]}]}`, `{rules: [{name: r, labels: {l: "{@a.b.v}"}}]}`}, values},
+		"FiveFeatures":      {[]string{`{rules: [{name: r, labels: {l: "{@a.b.v}"}, matchFeatures: [{feature: c.d}, {feature: e.f}, {feature: g.h}, {feature: i.j}]}]}`}, values},
+		"FourFeatures":      {[]string{`{rules: [{name: r, labels: {l: "{@a.b.v}"}, matchFeatures: [{feature: c.d}, {feature: e.f}, {feature: g.h}]}]}`}, values},
+
+		"Name":          {[]string{`{rules: [{name: r, labels: {l: "{node}", m: "{@a.b.v}"}}]}`}, nodes},
+		"NameAfterText": {[]string{`{rules: [{name: r, labels: {l: "{@a.b.v}", m: "{node}"}}]}`}, nodes},
+		"NodeLabel":     {[]string{`{rules: [{name: r, labels: {l: "{node.labels.rack}"}}]}`}, nodes},
+		"Annotation":    {[]string{`{rules: [{name: r, labels: {l: "{node.annotations.rack}"}}]}`}, nodes},
+		"NodeSelector":  {[]string{`{nodeSelector: {matchLabels: {rack: "7"}}, rules: [{name: r, labels: {l: "1"}}]}`}, nodes},
+		"Scope":         {[]string{`{scope: blue, rules: [{name: r, labels: {l: "1"}}]}`}, nodes},
+		"Sources":       {[]string{`{featureSources: "^own/", rules: [{name: r, labels: {l: "1"}, ` + a + `}]}`}, nodes},
+		"Requested":     {[]string{`{rules: [{name: r, labels: {l: "1"}, ` + a + `}]}`}, nodes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sets []*rules.RuleSet
+			for i, text := range tc.specs {
+				sets = append(sets, compileSpec(t, fmt.Sprint("o", i), text))
+			}
+			program, cache, interner := rules.Link(rules.Options{}, sets...), rules.NewCache(), facts.NewInterner()
+			var before *rules.Outcome
+			for i, step := range tc.steps {
+				in := step.input(interner)
+				fresh := suite.Expect(program.Eval(in))
+				if diff := cmp.Diff(fresh, suite.Expect(cache.Eval(program, in, nil))); diff != "" {
+					t.Errorf("step %d, another node (-fresh +cached):\n%s", i, diff)
+				}
+				before = cache.Eval(program, in, before)
+				if diff := cmp.Diff(fresh, suite.Expect(before)); diff != "" {
+					t.Errorf("step %d, the same node (-fresh +cached):\n%s", i, diff)
+				}
+				if again := cache.Eval(program, step.input(interner), before); len(in.Publishers) == 0 && before.Failed == nil && name != "DerivedFeature" && name != "DerivedFromAValue" && again != before {
+					t.Errorf("step %d: another outcome for the same facts", i)
+				}
+			}
+		})
+	}
+}

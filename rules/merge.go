@@ -185,9 +185,7 @@ func (o *Outcome) merge() merged {
 	}
 	for i, r := range o.results {
 		rule := o.program.rules[i]
-		if len(r.rejected) > 0 {
-			m.rejected = append(m.rejected, withRef(rule.set.concealed(r.rejected), rule.ref)...)
-		}
+		m.rejected = append(m.rejected, withRef(rule.set.concealed(r.rejected), rule.ref)...)
 		for i := range r.outputs {
 			m.apply(&r.outputs[i], rule)
 		}
@@ -382,17 +380,13 @@ func (s *matchedState) add(r *rule, res *result) bool {
 		}
 		changed = true
 		delete(s.kinds, out.raw)
-		switch out.op {
-		case opDelete, opVoid:
+		if out.op == opDelete || out.op == opVoid {
 			delete(s.values, out.raw)
 			delete(s.priorities, out.raw)
 			continue
-		case opAppend, opAppendUnique:
-			s.values[out.raw], _ = appendItem(s.values[out.raw], out.value, out.op == opAppendUnique)
-		default:
-			s.values[out.raw] = out.forBackreferences()
-			s.keepKind(out, res)
 		}
+		s.values[out.raw] = out.forBackreferences()
+		s.keepKind(out, res)
 		s.priorities[out.raw] = r.set.priority
 	}
 	return changed

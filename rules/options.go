@@ -66,20 +66,18 @@ const maxWarnings = 1000
 func Undeclared(err *field.Error) bool { return strings.Contains(err.Detail, "unknown name") }
 
 func (r *Report) warn(path *field.Path, rank int, format string, args ...any) {
-	if len(r.Warnings) >= maxWarnings {
-		return
+	if len(r.Warnings) < maxWarnings {
+		r.Warnings = append(r.Warnings, warning.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 	}
-	r.Warnings = append(r.Warnings, warning.Warning{Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: rank})
 }
 
 // defect records input that NFD accepts and then drops at run time.
 func (r *Report) defect(path *field.Path, format string, args ...any) {
-	if len(r.Warnings) >= maxWarnings {
-		return
+	if len(r.Warnings) < maxWarnings {
+		r.Warnings = append(r.Warnings, warning.Warning{
+			Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: warning.Defect, Defect: true,
+		})
 	}
-	r.Warnings = append(r.Warnings, warning.Warning{
-		Path: path.String(), Message: fmt.Sprintf(format, args...), Rank: warning.Defect, Defect: true,
-	})
 }
 
 func (r *Report) add(errs ...*field.Error) { r.Errors = append(r.Errors, errs...) }

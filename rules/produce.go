@@ -87,11 +87,8 @@ func (e *evaluation) missing(kind keys.Kind, key string, err error) bool {
 	return true
 }
 
-// reject records an output that is left out, up to MaxRejected. It copies the rule's list of literal rejections, which is shared.
+// reject records an output that is left out, up to MaxRejected.
 func (e *evaluation) reject(r Rejection) {
-	if len(e.result.rejected) == len(e.rule.rejected) {
-		e.result.rejected = slices.Clip(e.result.rejected)
-	}
 	if len(e.result.rejected) < MaxRejected {
 		e.result.rejected = append(e.result.rejected, r)
 	}
@@ -166,10 +163,11 @@ func (e *evaluation) assign(a *assignment) error {
 	case a.late != "" && e.late(a, name, value, err):
 		return nil
 	case err == nil:
-		e.write(a.kind, name, value, how)
-		if n := len(e.result.outputs); e.program.opt.Strict && a.reference != "" && n > 0 && e.result.outputs[n-1].raw == name {
-			e.result.outputs[n-1].told = a.reference
+		out := output{kind: a.kind, raw: name, value: value, how: how}
+		if e.program.opt.Strict {
+			out.told = a.reference
 		}
+		e.put(out)
 		return nil
 	case e.program.opt.Strict && a.reference != "":
 		e.reject(Rejection{Kind: a.kind, Key: name, Reason: err.Error(), Missing: true})
@@ -220,15 +218,21 @@ var howOf = map[keys.Kind]string{keys.Label: "labels", keys.Annotation: "annotat
 
 // write adds an output, or records why no rule may write it.
 func (e *evaluation) write(kind keys.Kind, name, value, how string) {
-	verdict := checkValue(e.rule.keys, kind, name, value)
+	e.put(output{kind: kind, raw: name, value: value, how: how})
+}
+
+// put is like write. It sets the key of the output.
+func (e *evaluation) put(out output) {
+	verdict := checkValue(e.rule.keys, out.kind, out.raw, out.value)
 	if !verdict.OK() {
-		e.reject(Rejection{Kind: kind, Key: name, Reason: e.shown(verdict.Message())})
+		e.reject(Rejection{Kind: out.kind, Key: out.raw, Reason: e.shown(verdict.Message())})
 		if verdict.Cause == keys.BadValue {
-			e.void(kind, name, how)
+			e.void(out.kind, out.raw, out.how)
 		}
 		return
 	}
-	e.result.outputs = append(e.result.outputs, output{kind: kind, key: verdict.Key, raw: name, value: value, how: how})
+	out.key = verdict.Key
+	e.result.outputs = append(e.result.outputs, out)
 }
 
 // shown returns a reason that is safe to show: the reason of a sensitive rule could contain a value.

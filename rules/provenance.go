@@ -74,10 +74,7 @@ func (p *Program) sources() *sources {
 			open := r.varsTemplate != nil || r.labelsTemplate != nil || len(r.actions) > 0
 			for _, list := range [][]assignment{r.vars, r.labels} {
 				for _, a := range list {
-					if a.raw == "" {
-						open = true
-						continue
-					}
+					open = open || a.raw == ""
 					out.names[a.raw] = put(out.names[a.raw], i)
 					out.all = put(out.all, i)
 				}
@@ -136,7 +133,7 @@ func (r *rule) open(kind keys.Kind) bool {
 // names reports whether a literal key of the rule, or the beginning of one in its template, is that of a key.
 func (r *rule) names(kind keys.Kind, key string) bool {
 	if slices.ContainsFunc(slices.Concat(r.labels, r.annotations, r.resources), func(a assignment) bool {
-		return a.kind == kind && a.raw != "" && a.full == key
+		return a.kind == kind && a.full == key
 	}) {
 		return true
 	}

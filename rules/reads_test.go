@@ -16,7 +16,7 @@ import (
 // someDevices returns the facts of a node with two devices and a flag.
 func someDevices() *facts.Facts {
 	return facts.FromMap(map[string]facts.Feature{
-		"pci.device": {Instances: facts.NewInstances([]map[string]string{{"vendor": "10de"}, {"vendor": "8086"}})},
+		"pci.device": {Instances: facts.NewInstances([]map[string]string{{"vendor": "10de", "class": "02"}, {"vendor": "8086", "class": "02"}})},
 		"site.gear":  {Flags: facts.NewFlags("crane", "rack")},
 		"site.place": {Attributes: facts.NewAttributes(map[string]string{"floor": "3", "room": "12", "row": "7"})},
 	}, nil)
@@ -48,6 +48,30 @@ func TestLabelsOfWhatRulesReadOfOneAnother(t *testing.T) {
 			`[{name: r, actions: [{op: del-attribute, args: {path: /labels/gone}}, {op: set-attribute, args: {path: /labels/b, value: "1"}}]},
 			  {name: read, labels: {seen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {b: {op: Exists}}}]}]`,
 			map[string]string{"b": "1", "seen": "true"},
+		},
+		"WhatComesAfterAnAnnotationIsSeen": {
+			`[{name: r, annotations: {first: "1"}, actions: [{op: set-attribute, args: {path: /labels/b, value: "1"}}]},
+			  {name: read, labels: {seen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {b: {op: Exists}}}]}]`,
+			map[string]string{"b": "1", "seen": "true"},
+		},
+		"WhatComesAfterALateReferenceIsSeen": {
+			`[{name: r, labels: {a: "@rule.matched.later", b: "1"}}, {name: set, vars: {later: "2"}},
+			  {name: read, labels: {seen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {b: {op: Exists}}}]}]`,
+			map[string]string{"a": "2", "b": "1", "seen": "true"},
+		},
+		"AnAnnotationIsNotSeen": {
+			`[{name: r, annotations: {b: "1"}},
+			  {name: read, labels: {unseen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {b: {op: DoesNotExist}}}]}]`,
+			map[string]string{"unseen": "true"},
+		},
+		"NothingIsSeenOfARuleThatFailed": {
+			`[{name: r, labels: {a: "1"}, conditions: [{op: in-net, args: {address: "{@site.place.floor}", subnet: 10.0.0.0/8}}]},
+			  {name: read, labels: {seen: "true"}, matchFeatures: [{feature: rule.matched, matchExpressions: {a: {op: DoesNotExist}}}]}, {name: last, labels: {last: "1"}}]`,
+			map[string]string{"last": "1"},
+		},
+		"TheSecondFeatureThatMatchedIsRead": {
+			`[{name: r, labels: {a: "{matched.site.gear.len()}", none: "{matched.site.place.len()}"}, matchFeatures: [{feature: pci.device}, {feature: site.gear, matchName: {op: Exists}}]}]`,
+			map[string]string{"a": "2"},
 		},
 		"ADeletedLabelIsNotSeen": {
 			`[{name: set, labels: {gone: "1"}}, {name: delete, actions: [{op: del-attribute, args: {path: /labels/gone}}]},
@@ -92,6 +116,29 @@ func TestEveryConflictNamesItsOwnLoser(t *testing.T) {
 	}
 }
 
+// TestWhoLosesAKeyWithoutAValue: a rule that deletes the label of another object does so on purpose, and a NodeFeature cannot object;
+// a rule whose value cannot be written is in conflict.
+func TestWhoLosesAKeyWithoutAValue(t *testing.T) {
+	for second, want := range map[string]int{
+		`actions: [{op: del-attribute, args: {path: /labels/a}}]`: 0,
+		`labels: {a: "{@site.place.floor}"}`:                      1,
+		`labels: {a: "1"}`:                                        0,
+		`labels: {a: "not valid!"}`:                               1,
+		`labels: {requested: "not valid!"}`:                       0,
+		`labels: {requested: "2"}`:                                0,
+		`labels: {a: "@rule.matched.never"}, taints: [{key: v.io/a, effect: NoSchedule}]`: 1,
+	} {
+		program := rules.Link(rules.Options{}, ruleSet(t, "one", `labels: {a: "1"}`), compileSpec(t, "two", `{rules: [{name: r, `+second+`}]}`))
+		o := program.Eval(rules.Input{Facts: someDevices(), Labels: map[string]string{feature + "requested": "1", feature + "bad": "not valid!", feature + "valid": "1"}})
+		if len(o.Conflicts()) != want {
+			t.Errorf("%s: conflicts %v, want %d", second, o.Conflicts(), want)
+		}
+		if o.Labels()[feature+"valid"] != "1" {
+			t.Errorf("%s: labels %v, without one that comes after an invalid one", second, o.Labels())
+		}
+	}
+}
+
 // TestDerivesFromWhatIsThere removes existing elements, and elements of features that were not published.
 func TestDerivesFromWhatIsThere(t *testing.T) {
 	set := compile(t, `
@@ -104,6 +151,7 @@ spec:
     - {op: unset-feature, args: {feature: site.gear, element: crane}}
     - {op: unset-feature, args: {feature: site.absent, element: x}}
     - {op: unset-feature, args: {feature: site.gear, element: never-there}}
+    - {op: unset-feature, args: {feature: site.place, element: room}}
 `, rules.Options{})
 	read := compile(t, `
 metadata: {name: p}
@@ -111,9 +159,12 @@ spec:
   rules:
   - {name: crane, labels: {crane: "true"}, matchFeatures: [{feature: site.gear, matchExpressions: {crane: {op: Exists}}}]}
   - {name: rack, labels: {rack: "true"}, matchFeatures: [{feature: site.gear, matchExpressions: {rack: {op: Exists}}}]}
+  - {name: room, labels: {room: "true"}, matchFeatures: [{feature: site.place, matchExpressions: {room: {op: Exists}}}]}
+  - {name: row, labels: {row: "true"}, matchFeatures: [{feature: site.place, matchExpressions: {row: {op: Exists}}}]}
+  - {name: absent, labels: {absent: "true"}, matchFeatures: [{feature: site.absent}]}
 `, rules.Options{})
 	got := rules.Link(rules.Options{}, set, read).Eval(rules.Input{Facts: someDevices()}).Labels()
-	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/rack": "true"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{feature + "rack": "true", feature + "row": "true"}, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
@@ -230,6 +281,7 @@ spec:
   - name: mark
     actions:
     - {op: set-instance-attribute, args: {feature: pci.device, match: {vendor: "10de"}, name: fast, value: "yes"}}
+    - {op: set-instance-attribute, args: {feature: pci.device, match: {class: "02"}, name: slot, value: "1"}}
 `, rules.Options{})
 	read := compile(t, `
 metadata: {name: p}
@@ -237,9 +289,10 @@ spec:
   rules:
   - {name: a, labels: {nvidia: "true"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["10de"]}, fast: {op: Exists}}}]}
   - {name: b, labels: {intel: "true"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["8086"]}, fast: {op: Exists}}}]}
+  - {name: c, labels: {all: "true"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["8086"]}, slot: {op: Exists}}}]}
 `, rules.Options{})
 	got := rules.Link(rules.Options{}, mark, read).Eval(rules.Input{Facts: someDevices()}).Labels()
-	if diff := cmp.Diff(map[string]string{"feature.node.kubernetes.io/nvidia": "true"}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{feature + "nvidia": "true", feature + "all": "true"}, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }

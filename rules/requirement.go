@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -109,20 +108,8 @@ func (e *evaluation) whyNot(r *rule) string {
 			return why
 		}
 	}
-	if len(r.any) > 0 {
-		var reasons []string
-		for _, m := range r.any {
-			why := m.WhyWithin(&e.looked, src)
-			if why == "" {
-				reasons = nil
-				break
-			}
-			reasons = append(reasons, why)
-		}
-		if len(reasons) > 0 {
-			slices.Sort(reasons)
-			return fmt.Sprintf("none of %d alternatives: %s", len(reasons), reasons[0])
-		}
+	if why := r.firstOfAny(func(m *match.Matcher) string { return m.WhyWithin(&e.looked, src) }); why != "" {
+		return fmt.Sprintf("none of %d alternatives: %s", len(r.any), why)
 	}
 	for i, c := range r.conditions {
 		if ok, err := c.Eval(e); err != nil {

@@ -28,6 +28,9 @@ func TestWithheldOutputsAreNamed(t *testing.T) {
 		"Resources":      {rules.Withholding{ExtendedResources: true}, `{rules: [{name: a, extendedResources: {example.com/a: "1"}}]}`, `ExtendedResourcesDisabled 0 extendedResources: extended resources of rule "a"`},
 		"Variables":      {rules.Withholding{All: true}, `{rules: [{name: a, vars: {a: "1"}}]}`, ""},
 		"EverythingOnce": {rules.Withholding{All: true, Taints: true}, `{rules: [{name: a, ` + taint + `}]}`, `PublishingDisabled 0 taints: the outputs of rule "a"`},
+		"OtherKinds":     {rules.Withholding{Labels: true, Annotations: true, ExtendedResources: true}, `{rules: [{name: a, ` + taint + `}]}`, ""},
+		"Conditions":     {rules.Withholding{All: true}, `{rules: [{name: a, nodeConditions: [{type: example.com/A, status: "True"}]}]}`, `PublishingDisabled 0 nodeConditions: the outputs of rule "a" are`},
+		"LabelOfAction":  {rules.Withholding{Labels: true}, `{phase: preprocess, rules: [{name: a, actions: [{op: set-attribute, args: {path: /labels/a, value: "1"}}]}]}`, `LabelsDisabled 0 actions[0]: labels of rule "a"`},
 		"EarlyPhase":     {rules.Withholding{Labels: true}, `{phase: early, rules: [{name: a, vars: {a: "1"}}]}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +49,11 @@ func TestWithheldOutputsAreNamed(t *testing.T) {
 			got := ""
 			for _, w := range list {
 				got = fmt.Sprintf("%s %d %s: %s", w.Reason, w.Rule.Index, w.Field, w)
-				var back rules.Withholding
+				var back, fromMessage rules.Withholding
 				back.Read(w.Reason, "")
+				if fromMessage.Read("Other", "rules: "+w.String()); fromMessage != back {
+					t.Errorf("the message %s withholds %+v, the reason %+v", w, fromMessage, back)
+				}
 				if back.Withholds(keys.Taint) == "" && back.Withholds(keys.Label) == "" && back.Withholds(keys.Annotation) == "" && back.Withholds(keys.Resource) == "" {
 					t.Errorf("the reason %s withholds nothing", w.Reason)
 				}
