@@ -85,6 +85,18 @@ func TestCompute(t *testing.T) {
 			shown: []string{"~ label v.io/a=old -> new"},
 			patch: `{"metadata":{"labels":{"v.io/a":"new"},"annotations":{"nfd.node.kubernetes.io/feature-labels":"v.io/a"}}}`,
 		},
+		"TakesOverForeignAnnotation": {
+			state: plan.State{Annotations: map[string]string{"v.io/a": "old"}},
+			want:  plan.Desired{Annotations: map[string]string{"v.io/a": "new"}},
+			shown: []string{"~ annotation v.io/a=old -> new"},
+			patch: `{"metadata":{"annotations":{"nfd.node.kubernetes.io/feature-annotations":"v.io/a","v.io/a":"new"}}}`,
+		},
+		"KeepsForeignResource": {
+			state:  plan.State{Capacity: amounts(map[string]string{"v.io/r": "1"}), Allocatable: amounts(map[string]string{"v.io/r": "1"})},
+			want:   plan.Desired{ExtendedResources: map[string]string{"v.io/r": "2"}},
+			policy: plan.Policy{KeepForeign: true},
+			shown:  []string{"! extended resource v.io/r=1 stays: another client wrote it (wanted 2)"},
+		},
 		"KeepsForeignLabel": {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "old"}},
 			want:   plan.Desired{Labels: map[string]string{"v.io/a": "new"}},
