@@ -256,14 +256,19 @@ func distinct(versions [][]object) [][]object {
 }
 
 // last returns the states of the NodeFeature of a worker, deleted within the grace period, that a process may have seen last: a write
-// on its way may follow from one of them although the worker has published again.
+// on its way may follow from one of them although the worker has published again. If a watch has delivered the deletion, this is the state
+// before it. If a list lacked the object, it can be any earlier one.
 func (c *checker) last(name string, p *program, grace time.Duration) (last []object) {
 	var seen []object
+	partial := c.w.sharing || c.w.lacks(p.name) // its cache may lack the object, or a set that the object names
 	for _, change := range c.w.server.Since(0) {
 		if change.Resource.Name != "nodefeatures" || change.Key != namespace+"/"+name || change.Old == nil {
 			continue
 		}
 		if seen = append(seen, change.Old); change.Type == apiserver.Deleted {
+			if !partial && p.client.Told(change.Revision) {
+				seen = seen[len(seen)-1:]
+			}
 			if time.Since(change.Time) < grace {
 				last = append(last, seen...)
 			}

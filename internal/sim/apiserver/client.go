@@ -29,11 +29,12 @@ type Client struct {
 	watches []*Watch   // sorted
 	gone    bool
 	direct  bool
+	told    map[int64]bool // see Told
 }
 
 // NewClient returns the connection of a program with the given name.
 func (s *Server) NewClient(name string) *Client {
-	return &Client{name: name, server: s}
+	return &Client{name: name, server: s, told: map[int64]bool{}}
 }
 
 // Direct answers all requests immediately. Events still wait.
@@ -144,6 +145,14 @@ func (c *Client) Watches() []*Watch {
 	return slices.Clone(c.watches)
 }
 
+// Told reports whether a watch has delivered the deletion of an object, by its revision. A client can also learn of a deletion from a list
+// that lacks the object: it then does not know its last state.
+func (c *Client) Told(deletion int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told[deletion]
+}
+
 // Close makes all requests fail, including later ones, and ends the watches: the program has crashed.
 func (c *Client) Close() {
 	c.mu.Lock()
@@ -218,6 +227,7 @@ func (r *Request) Answer() int {
 		return 0
 	}
 	if w := r.done.watch; w != nil {
+		w.client = r.client
 		w.ctx = r.http.Context()
 		w.to, _ = w.ctx.Value(decodedKey{}).(*decoded)
 		r.client.mu.Lock()

@@ -15,6 +15,7 @@ import (
 // Watch is a watch of a client. It is the body of the response; reading it blocks on a channel.
 type Watch struct {
 	server    *Server
+	client    *Client // that it was delivered to
 	call      *call
 	name      string
 	selection selection
@@ -184,13 +185,22 @@ func (w *Watch) Initial() bool {
 
 // Deliver delivers the next event, if there is one.
 func (w *Watch) Deliver() {
+	if at, kind := w.deliver(); kind == Deleted && !w.call.metadata {
+		w.client.mu.Lock()
+		defer w.client.mu.Unlock()
+		w.client.told[at] = true
+	}
+}
+
+// deliver returns the revision and the kind of the event that it has delivered.
+func (w *Watch) deliver() (at int64, kind string) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e, at, _ := w.next()
 	if e.object == nil || w.err != nil {
-		return
+		return 0, ""
 	}
 	if len(w.initial) > 0 {
 		w.initial = w.initial[1:]
@@ -200,6 +210,7 @@ func (w *Watch) Deliver() {
 	if e.kind == failure {
 		w.end(io.EOF)
 	}
+	return at, e.kind
 }
 
 // Skip drops the next initial object, which no API server should do. It reports whether there was one.
