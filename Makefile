@@ -158,7 +158,7 @@ SEEDS ?= 2000
 FIRST ?= 1
 
 .PHONY: sim
-sim: ## Simulate schedules of events and faults: SEEDS=100000 for more, SEED=17 for the story of one (LOG=1 with logs, SHRINK=1 cut short)
+sim: ## Simulate schedules of events and faults: SEEDS=100000 RUNS=1 for more, SEED=17 for the story of one (LOG=1 with logs, SHRINK=1 cut short)
 	$(if $(SEED),go test ./internal/sim -count=1 -timeout=0 -v -run=TestStory -sim.seed=$(SEED) $(if $(LOG),-sim.log) $(if $(SHRINK),-sim.shrink),@hack/sim $(SEEDS) $(FIRST))
 
 TRIES ?= 1000

@@ -94,6 +94,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 		w.editRule(i)
 	}
 	w.seen = w.server.Revision()
+	w.seed()
 	return w
 }
 
@@ -265,8 +266,8 @@ func (w *world) bury() {
 
 // wait waits until all goroutines are blocked, and checks the writes.
 func (w *world) wait() {
-	w.seed()
 	synctest.Wait()
+	w.seed()
 	for _, text := range w.server.Unsupported() {
 		w.violate("unsupported request: %s", text)
 	}
@@ -300,7 +301,7 @@ func (w *world) wait() {
 }
 
 // seed sets the seed of the clients' jitter in each step, since goroutines use it in any order. It does so only if some have: it
-// takes longer than most steps.
+// takes longer than most steps. It is called while they are blocked: the operating system can interrupt this goroutine at any point.
 func (w *world) seed() {
 	if w.drawn == nil || rand.Int63() != w.drawn.Int63() {
 		w.drawn = rand.New(rand.NewSource(w.jitter))
