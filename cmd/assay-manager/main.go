@@ -31,7 +31,7 @@ func newCommand() *cobra.Command {
 	logs.register(cmd.PersistentFlags())
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		logs.use(cmd.ErrOrStderr())
-		limitMemory()
+		limitMemory(cmd.Name())
 	}
 	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd
