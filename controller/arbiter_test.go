@@ -70,6 +70,14 @@ func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
 	if got := marker.Annotations[assayv1alpha1.FeatureSetFormatAnnotation]; got != featureset.Version {
 		t.Errorf("format %q, want %q", got, featureset.Version)
 	}
+	// An older controller left a marker without this annotation.
+	delete(marker.Annotations, assayv1alpha1.EncodedInstancesAnnotation)
+	if err := w.Update(w.Context(), marker); err != nil {
+		t.Fatal(err)
+	}
+	becomes(w, marker, "encoded instances announced", func(marker *corev1.ConfigMap) bool {
+		return marker.Annotations[assayv1alpha1.EncodedInstancesAnnotation] == assayv1alpha1.EncodedInstancesEnabled
+	})
 }
 
 // TestWorkersAreAskedForMissingSets has a set that was never created, and one that is deleted by hand while NodeFeatures are complete.

@@ -113,6 +113,31 @@ func TestNoLabelIsMissingWhileANodeChangesItsForm(t *testing.T) {
 	history.always(w, feature+"a")
 }
 
+// TestEncodedInstancesBecomeLabels: rules read instances that a worker publishes as one string.
+func TestEncodedInstancesBecomeLabels(t *testing.T) {
+	w := newWorld(t)
+	w.rule("veth", `{rules: [{name: veth, labels: {veth: "true"}, matchFeatures: [{feature: network.virtual, matchExpressions: {name: {op: In, value: [veth0]}}}]}]}`)
+	node := w.node("n1")
+	w.start()
+	w.announced()
+	c := shareable(M{"a": "0"})
+	c.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{"network.virtual": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: M{"name": "veth0"}}}}}
+	_, stop := w.worker(node, true, c)
+	w.labels("n1", M{"veth": "true"})
+	f := &nfdv1alpha1.NodeFeature{}
+	if err := w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: "n1"}, f); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(f.Spec.EncodedInstances, "veth0") || len(f.Spec.Features.Instances) > 0 {
+		t.Errorf("encoded instances %q, instances %v, want all to be encoded", f.Spec.EncodedInstances, f.Spec.Features.Instances)
+	}
+	history := w.record("n1")
+	stop()
+	w.worker(node, false, c)
+	w.names("n1", false)
+	history.always(w, feature+"veth")
+}
+
 // TestASetThatIsCollectedWhileItsNodeReturns has a node name a set again after the controller has listed all NodeFeatures, and before the
 // deletion of the set arrives.
 func TestASetThatIsCollectedWhileItsNodeReturns(t *testing.T) {

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -11,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -19,13 +19,17 @@ import (
 	"github.com/assay-project/assay/api/featureset"
 )
 
-// announce has workers know that sets are read: they share features only if the ConfigMap says so. It waits while a master of NFD runs
+// announce has workers know that sets and encoded instances are read: they publish them only if the ConfigMap says so. It waits while a master of NFD runs
 // in the namespace, which is about to be replaced: it does not read sets, and would remove the labels that depend on them.
 func (a *arbiter) announce(ctx context.Context) error {
 	marker := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
 	err := a.client.Get(ctx, key, marker)
-	if err == nil && marker.Annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version {
+	announced := marker.DeepCopy()
+	announced.Namespace, announced.Name = key.Namespace, key.Name
+	metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.FeatureSetFormatAnnotation, featureset.Version)
+	metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.EncodedInstancesAnnotation, assayv1alpha1.EncodedInstancesEnabled)
+	if err == nil && maps.Equal(marker.Annotations, announced.Annotations) {
 		return nil
 	}
 	if master, err := a.predecessor(ctx); err != nil || master != "" {
@@ -35,16 +39,13 @@ func (a *arbiter) announce(ctx context.Context) error {
 		a.master = master
 		return err
 	}
-	annotations := map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version}
 	switch {
 	case apierrors.IsNotFound(err):
-		marker = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Annotations: annotations}}
-		if err = a.client.Create(ctx, marker); apierrors.IsAlreadyExists(err) {
+		if err = a.client.Create(ctx, announced); apierrors.IsAlreadyExists(err) {
 			return nil // the cache is behind
 		}
 	case err == nil:
-		body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, assayv1alpha1.FeatureSetFormatAnnotation, featureset.Version)
-		err = a.client.Patch(ctx, marker.DeepCopy(), client.RawPatch(types.MergePatchType, body))
+		err = a.client.Patch(ctx, announced, client.MergeFrom(marker))
 	}
 	if err != nil {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)

@@ -28,6 +28,12 @@ func mergePatch(have, want *object) ([]byte, error) {
 	if !slices.Equal(have.spec.FeatureSets, want.spec.FeatureSets) {
 		spec["featureSets"] = want.spec.FeatureSets // atomic; nil deletes it
 	}
+	if have.spec.EncodedInstances != want.spec.EncodedInstances {
+		spec["encodedInstances"] = nil // deletes it
+		if want.spec.EncodedInstances != "" {
+			spec["encodedInstances"] = want.spec.EncodedInstances
+		}
+	}
 	if len(meta) == 0 && len(spec) == 0 {
 		return nil, nil
 	}

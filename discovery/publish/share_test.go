@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -124,6 +125,53 @@ func TestSharesLargeFeatures(t *testing.T) {
 			t.Errorf("names %q, features %q, want all features and no name", names, features)
 		}
 	})
+}
+
+// TestEncodesInstances: a controller that reads encoded instances gets those that are in no set as one string.
+func TestEncodesInstances(t *testing.T) {
+	s := sharing(t)
+	mustPublish(t, newPublisher(t, s, n1, share), large("6.1"))
+	announced := clone(s.get(marker))
+	announced["metadata"].(map[string]any)["annotations"].(map[string]any)[assayv1alpha1.EncodedInstancesAnnotation] = assayv1alpha1.EncodedInstancesEnabled
+	s.set(marker, announced)
+	encoded := func() (out map[string]nfdv1alpha1.InstanceFeatureSet) {
+		if text, ok := s.get(own)["spec"].(map[string]any)["encodedInstances"].(string); ok {
+			if err := json.Unmarshal([]byte(text), &out); err != nil {
+				t.Errorf("encoded instances %q: %v", text, err)
+			}
+		}
+		return out
+	}
+	if got := encoded(); got != nil {
+		t.Errorf("encoded instances before the controller announced that it reads them: %v", got)
+	}
+	p, c := newPublisher(t, s, n1, share), large("6.1")
+	mustPublish(t, p, c)
+	if diff := cmp.Diff(c.Features.Instances, encoded()); diff != "" {
+		t.Errorf("encoded instances, -want +got:\n%s", diff)
+	}
+	if _, features := published(s); !slices.Equal(features, []string{"kernel.version", "local.feature"}) {
+		t.Errorf("features of the NodeFeature: %q", features)
+	}
+	s.took()
+
+	if got := mustPublish(t, newPublisher(t, s, n1, share), large("6.1")); got != Unchanged {
+		t.Errorf("change after a restart: %q, want none", got)
+	}
+	s.took()
+	c = large("6.1")
+	c.Features.Instances["network.virtual"].Elements[0].Attributes["name"] = "cali0"
+	mustPublish(t, p, c)
+	if diff := cmp.Diff(c.Features.Instances, encoded()); diff != "" {
+		t.Errorf("encoded instances after a change, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"PATCH " + own}, s.took()); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+	mustPublish(t, newPublisher(t, s, n1, nil), c)
+	if _, features := published(s); encoded() != nil || !slices.Contains(features, "network.virtual") {
+		t.Errorf("without sharing, encoded instances are %v, and the features %q", encoded(), features)
+	}
 }
 
 func TestPublishesInFullWithoutAControllerThatReadsSets(t *testing.T) {

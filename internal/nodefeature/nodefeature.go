@@ -47,8 +47,33 @@ type Features struct {
 
 // UnmarshalJSON decodes features to shared facts. It never fails; see Err.
 func (f *Features) UnmarshalJSON(raw []byte) error {
-	f.Facts, f.Err = facts.Decode(raw, interner)
-	f.Bytes = len(raw)
+	f.decode(raw, "")
+	return nil
+}
+
+func (f *Features) decode(raw []byte, encoded string) {
+	f.Facts, f.Err = facts.DecodeWith(raw, encoded, interner)
+	f.Bytes = len(raw) + len(encoded)
+}
+
+// UnmarshalJSON decodes a spec: its encoded instances become part of its features.
+func (s *Spec) UnmarshalJSON(raw []byte) error {
+	var stored struct {
+		Features         json.RawMessage   `json:"features"`
+		Labels           map[string]string `json:"labels"`
+		FeatureSets      []string          `json:"featureSets"`
+		EncodedInstances string            `json:"encodedInstances"`
+	}
+	if err := json.Unmarshal(raw, &stored); err != nil {
+		return err
+	}
+	*s = Spec{Labels: stored.Labels, FeatureSets: stored.FeatureSets}
+	if stored.Features == nil && stored.EncodedInstances != "" {
+		stored.Features = json.RawMessage("{}")
+	}
+	if stored.Features != nil {
+		s.Features.decode(stored.Features, stored.EncodedInstances)
+	}
 	return nil
 }
 

@@ -34,15 +34,29 @@ var (
 //
 // It accepts the input that encoding/json accepts for the API type, with two exceptions: names are case-sensitive, as in the API
 // server, and invalid UTF-8 is rejected, not replaced. If a name occurs twice, the last one wins. Errors contain the offset.
-func Decode(raw []byte, in *Interner) (*Facts, error) {
-	if len(raw) > maxBytes {
+func Decode(raw []byte, in *Interner) (*Facts, error) { return DecodeWith(raw, "", in) }
+
+// DecodeWith is Decode for features whose instances are partly in spec.encodedInstances; empty: none are. Those in spec.features win.
+func DecodeWith(raw []byte, encoded string, in *Interner) (*Facts, error) {
+	if len(raw)+len(encoded) > maxBytes {
 		return nil, errTooLarge
 	}
-	if !utf8.Valid(raw) {
+	if !utf8.Valid(raw) || !utf8.ValidString(encoded) {
 		return nil, errNotUTF8
 	}
-	// This is safe because raw does not change while Decode runs, and values that are kept are copied.
-	d := decoder{scanner: scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}, in: in}
+	d := decoder{in: in}
+	if encoded != "" {
+		d.scanner = scanner{text: encoded}
+		err := d.instanceSets()
+		if err == nil {
+			err = d.end()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode encodedInstances: %w", err)
+		}
+	}
+	// This is safe because raw does not change while DecodeWith runs, and values that are kept are copied.
+	d.scanner = scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
 	if err := d.features(); err != nil {
 		return nil, fmt.Errorf("decode features: %w", err)
 	}
@@ -76,10 +90,7 @@ func (d *decoder) features() error {
 				return d.add(name, Feature{Attributes: a}, err)
 			})
 		case "instances":
-			return d.object(func(name string) error {
-				s, err := set(d, &d.in.known().instanceTexts, (*decoder).instances)
-				return d.add(name, Feature{Instances: s}, err)
-			})
+			return d.instanceSets()
 		}
 		return d.ignore()
 	})
@@ -87,6 +98,13 @@ func (d *decoder) features() error {
 		return err
 	}
 	return d.end()
+}
+
+func (d *decoder) instanceSets() error {
+	return d.object(func(name string) error {
+		s, err := set(d, &d.in.known().instanceTexts, (*decoder).instances)
+		return d.add(name, Feature{Instances: s}, err)
+	})
 }
 
 func (d *decoder) add(name string, f Feature, err error) error {

@@ -161,6 +161,28 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+func TestDecodeWithEncodedInstances(t *testing.T) {
+	const usb = `{"attributes": {"vendor": "046d"}}`
+	f, err := DecodeWith([]byte(small), `{"usb.device": {"elements": [`+usb+`]}, "pci.device": {"elements": []}, "rule.matched": {"elements": []}}`, NewInterner())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"cpu.cpuid", "kernel.version", "pci.device", "usb.device"}, f.Names()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if n := f.Feature("pci.device").Instances.Len(); n != 3 {
+		t.Errorf("%d PCI devices, want the three of spec.features", n)
+	}
+	for name, encoded := range map[string]string{
+		"NotAnObject": `[]`, "Truncated": `{"usb.device": {"elements": [` + usb, "NotUTF8": "{\"\xff\": null}",
+		"MoreMembers": `{}, "attributes": {"system.name": {"elements": {"nodename": "other"}}}`, "TooLarge": `{}` + strings.Repeat(" ", maxBytes),
+	} {
+		if f, err := DecodeWith([]byte(small), encoded, NewInterner()); err == nil {
+			t.Errorf("%s: no error, and the features %q", name, f.Names())
+		}
+	}
+}
+
 // TestSurvivesHostileShapes decodes input that would take disproportionate memory in a naive representation.
 func TestSurvivesHostileShapes(t *testing.T) {
 	instances := func(n int, one func(i int) string) string {

@@ -27,9 +27,10 @@ type wire struct {
 		Labels    map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec *struct {
-		Features    json.RawMessage   `json:"features"`
-		Labels      map[string]string `json:"labels"`
-		FeatureSets []string          `json:"featureSets"`
+		Features         json.RawMessage   `json:"features"`
+		Labels           map[string]string `json:"labels"`
+		FeatureSets      []string          `json:"featureSets"`
+		EncodedInstances string            `json:"encodedInstances"`
 	} `json:"spec"`
 	Items []json.RawMessage `json:"items"`
 
@@ -94,8 +95,9 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	}
 	p := Published{Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Node: w.Metadata.Labels[nfdv1alpha1.NodeNameLabel]}
 	var raw []byte
+	encoded := ""
 	if w.Spec != nil {
-		p.FeatureSets = w.Spec.FeatureSets
+		p.FeatureSets, encoded = w.Spec.FeatureSets, w.Spec.EncodedInstances
 	}
 	switch {
 	case w.Kind == KindFeature && w.Spec != nil:
@@ -117,7 +119,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	if len(raw) == 0 {
 		raw = []byte("{}")
 	}
-	f, err := facts.Decode(raw, in)
+	f, err := facts.DecodeWith(raw, encoded, in)
 	if err != nil {
 		return nil, err
 	}

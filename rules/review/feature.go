@@ -1,6 +1,7 @@
 package review
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -50,6 +51,7 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	k.names(&f, features.Child("flags"), facts.SortedKeys(object.Spec.Features.Flags))
 	k.names(&f, features.Child("attributes"), facts.SortedKeys(object.Spec.Features.Attributes))
 	k.names(&f, features.Child("instances"), facts.SortedKeys(object.Spec.Features.Instances))
+	k.names(&f, field.NewPath("spec", "encodedInstances"), facts.SortedKeys(c.encoded))
 	k.labels(&f, field.NewPath("spec", "labels"), object.Spec.Labels)
 	return f
 }
@@ -104,13 +106,14 @@ func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 		}
 	}
 	count(spec.Labels)
-	return n
+	return n + len(spec.EncodedInstances)
 }
 
 // contents collects the errors of published features.
 type contents struct {
-	errs  field.ErrorList
-	names int // number of invalid names so far
+	errs    field.ErrorList
+	names   int                                       // number of invalid names so far
+	encoded map[string]nfdv1alpha1.InstanceFeatureSet // decoded from spec.encodedInstances
 }
 
 func (c *contents) add(e ...*field.Error) { c.errs = append(c.errs, e...) }
@@ -141,20 +144,37 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 			c.attributes(p, f.Attributes[name].Elements)
 		}
 	}
-	c.count(path.Child("instances"), len(f.Instances), maxFeatures, "features")
-	for _, name := range facts.SortedKeys(f.Instances) {
-		p := c.feature(path.Child("instances"), name)
-		if !c.count(p, len(f.Instances[name].Elements), maxInstances, "instances") {
+	c.instances(path.Child("instances"), f.Instances)
+	c.decode(spec.Child("encodedInstances"), object.Spec.EncodedInstances)
+	c.labels(spec.Child("labels"), object.Spec.Labels)
+}
+
+func (c *contents) instances(path *field.Path, sets map[string]nfdv1alpha1.InstanceFeatureSet) {
+	c.count(path, len(sets), maxFeatures, "features")
+	for _, name := range facts.SortedKeys(sets) {
+		p := c.feature(path, name)
+		if !c.count(p, len(sets[name].Elements), maxInstances, "instances") {
 			continue
 		}
-		for i, instance := range f.Instances[name].Elements {
+		for i, instance := range sets[name].Elements {
 			p := p.Index(i).Child("attributes")
 			if c.count(p, len(instance.Attributes), maxInstanceAttributes, "attributes") {
 				c.attributes(p, instance.Attributes)
 			}
 		}
 	}
-	c.labels(spec.Child("labels"), object.Spec.Labels)
+}
+
+// decode checks the instances that are published as one string.
+func (c *contents) decode(path *field.Path, encoded string) {
+	if encoded == "" {
+		return
+	}
+	if err := json.Unmarshal([]byte(encoded), &c.encoded); err != nil {
+		c.add(field.Invalid(path, shorten(encoded), "must be JSON in the form of spec.features.instances: "+err.Error()))
+		return
+	}
+	c.instances(path, c.encoded)
 }
 
 // feature checks the name of a feature and returns the path for its elements.

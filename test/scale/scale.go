@@ -147,7 +147,9 @@ func installation() ([]client.Object, error) {
 // marker returns the object with which a controller announces support for feature sets.
 func marker(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: map[string]string{assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version},
+		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: map[string]string{
+			assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version, assayv1alpha1.EncodedInstancesAnnotation: assayv1alpha1.EncodedInstancesEnabled,
+		},
 	}}
 }
 

@@ -70,6 +70,10 @@ const (
 	// NodeFeatureSets. FeatureSetFormatAnnotation on it is the format version that the controller reads.
 	FeatureSetMarker           = "assay-feature-sets"
 	FeatureSetFormatAnnotation = GroupName + "/feature-set-format"
+	// EncodedInstancesAnnotation on that ConfigMap has the value EncodedInstancesEnabled if the controller reads
+	// spec.encodedInstances of NodeFeatures.
+	EncodedInstancesAnnotation = GroupName + "/encoded-instances"
+	EncodedInstancesEnabled    = "enabled"
 	// NodeConditionsAnnotation on a Node lists the types of the conditions that the controller owns there: sorted, separated by commas.
 	NodeConditionsAnnotation = GroupName + "/node-conditions"
 	// FeaturesReadyCondition is the type of the condition of a Node that is True once all rules are applied to the features
