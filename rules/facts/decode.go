@@ -63,6 +63,36 @@ func DecodeWith(raw []byte, encoded string, in *Interner) (*Facts, error) {
 	return d.build(), nil
 }
 
+// Members calls member with the name and the JSON of each member of a JSON object. The JSON of a value is not checked, and both refer to
+// the memory of raw.
+func Members(raw []byte, member func(name string, value []byte) error) error {
+	s := scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
+	err := s.object(func(name string) error {
+		value, err := s.skip()
+		if err != nil {
+			return err
+		}
+		return member(name, raw[s.pos-len(value):s.pos])
+	})
+	if err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// String decodes a JSON string; null is empty. The result can refer to the memory of raw.
+func String(raw []byte) (string, error) {
+	s := scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
+	if s.null() {
+		return "", s.end()
+	}
+	text, err := s.string()
+	if err != nil {
+		return "", err
+	}
+	return text, s.end()
+}
+
 type decoder struct {
 	scanner
 	in       *Interner

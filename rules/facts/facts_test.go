@@ -485,3 +485,32 @@ func TestEqualMeansAllOfIt(t *testing.T) {
 		}
 	}
 }
+
+func TestMembersAndStrings(t *testing.T) {
+	got := map[string]string{}
+	collect := func(name string, value []byte) error {
+		got[name] = string(value)
+		return nil
+	}
+	if err := Members([]byte(` {"a": {"b": "}"} , "c":"\"d\"","e" : null} `), collect); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a": `{"b": "}"}`, "c": `"\"d\""`, "e": "null"}, got); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{`[]`, `{"a":`, `{"a": 1} x`, `{"a" 1}`, ``} {
+		if Members([]byte(text), collect) == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+	for text, want := range map[string]string{`"a\"\u00e4"`: `a"ä`, ` "" `: "", `null`: ""} {
+		if got, err := String([]byte(text)); got != want || err != nil {
+			t.Errorf("%s is %q, error %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`1`, `"a`, `"a" b`, ``} {
+		if got, err := String([]byte(text)); err == nil {
+			t.Errorf("%s is %q, want an error", text, got)
+		}
+	}
+}

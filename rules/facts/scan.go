@@ -135,27 +135,28 @@ func (s *scanner) string() (string, error) {
 	return "", errEnd
 }
 
-// escapes maps characters after a backslash to their values.
-var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+// escapes has the values of characters after a backslash; 0: there is no such escape.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // escaped parses the rest of a string that begins at start and has its first backslash at i.
 func (s *scanner) escaped(start, i int) (string, error) {
 	var b strings.Builder
-	b.WriteString(s.text[start:i])
+	b.Grow(max(stringEnd(s.text, i)-start, 0))
 	for i < len(s.text) {
 		c := s.text[i]
 		switch {
 		case c == '"':
+			b.WriteString(s.text[start:i])
 			s.pos = i + 1
 			return b.String(), nil
 		case c < ' ':
 			s.pos = i
 			return "", s.unexpected("a character of a string")
 		case c != '\\':
-			b.WriteByte(c)
 			i++
 			continue
 		}
+		b.WriteString(s.text[start:i])
 		if i+1 >= len(s.text) {
 			return "", errEnd
 		}
@@ -167,15 +168,17 @@ func (s *scanner) escaped(start, i int) (string, error) {
 			}
 			b.WriteRune(r)
 			i += n
+			start = i
 			continue
 		}
-		plain, ok := escapes[s.text[i+1]]
-		if !ok {
+		plain := escapes[s.text[i+1]]
+		if plain == 0 {
 			s.pos = i + 1
 			return "", s.unexpected("an escape")
 		}
 		b.WriteByte(plain)
 		i += 2
+		start = i
 	}
 	return "", errEnd
 }
