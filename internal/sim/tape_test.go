@@ -10,6 +10,8 @@ type tape struct {
 	record []uint16
 	// extends is set if an extender runs: in every fourth schedule, since it takes a quarter of the time of one.
 	extends bool
+	// yields lets the programs go on before the simulator waits for them, as an operating system can that interrupts it.
+	yields bool
 }
 
 func newTape(seed uint64) *tape {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing/synctest"
@@ -266,6 +267,9 @@ func (w *world) bury() {
 
 // wait waits until all goroutines are blocked, and checks the writes.
 func (w *world) wait() {
+	if w.yields {
+		runtime.Gosched()
+	}
 	synctest.Wait()
 	w.seed()
 	for _, text := range w.server.Unsupported() {
