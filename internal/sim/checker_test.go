@@ -26,6 +26,7 @@ type checker struct {
 	evicted   map[string]time.Time       // by process: since when the last taint that evicts pods can have been allowed
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
+	boots          map[string]any // by node: the boot that was last ready
 	turns          map[string]int // by node: number of changes that may take a write of their own: of its readiness, and taints that have waited
 	everywhere     int            // number of causes that affect all nodes
 	// sets is, by UID of a NodeFeatureSet, whether its content is what its name says.
@@ -43,7 +44,7 @@ func newChecker(w *world) *checker {
 	return &checker{
 		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
 		contested: map[string]bool{}, evicted: map[string]time.Time{}, whole: map[string]time.Time{},
-		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{}, sets: map[string]bool{},
+		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{}, sets: map[string]bool{}, boots: map[string]any{},
 	}
 }
 

@@ -60,6 +60,9 @@ func (c *checker) gate(change apiserver.Change) {
 	if before != after || had != has {
 		c.turns[name]++
 	}
+	if after == "True" {
+		c.boots[name] = bootIn(change.New)
+	}
 	if after != "" && !c.record(change.New)[string(keys.Condition)+" "+assayv1alpha1.FeaturesReadyCondition] {
 		c.w.violate("%s has the condition FeaturesReady, and the record does not hold it", name)
 	}
@@ -72,7 +75,7 @@ func (c *checker) gate(change apiserver.Change) {
 		c.w.violate("%s: the start-up taint is removed after %s although the node is not ready", name, time.Since(created))
 	}
 	switch {
-	case before == "True" && after != "True" && !c.mayClose(name):
+	case before == "True" && after != "True" && c.boots[name] == bootIn(change.New) && !c.mayClose(name):
 		c.w.violate("%s is ready and no longer said to be, without a boot and without a loss of its NodeFeature", name)
 	case before != "True" && after == "True":
 		if now := fmt.Sprint(below(below(change.New, "status"), "nodeInfo")["bootID"]); !strings.Contains(message, now) {
