@@ -272,6 +272,9 @@ func TestExplainListsOriginsAndStaleFeatures(t *testing.T) {
 	if none := d.Explain(pod("ml", map[string]string{"fresh": "yes"}, nil), ""); none.Matching != 0 || none.Nearest != "" || none.Lacks != "" {
 		t.Errorf("no node is nearest to a pod that requires no feature: %+v", none)
 	}
+	if got := d.Explain(pod("ml", nil, map[string]string{"assay.dev/required-features": strings.ReplaceAll(amx, "AMXBF16", "AMXFP64")}), ""); got.Nearest == "" || got.Lacks != "cpu.cpuid/AMXFP64" {
+		t.Errorf("the node that lacks least of a feature that none has: %+v", got)
+	}
 	if alone.Matching != 9 || len(alone.Origins) != 1 || len(alone.Missing) != 1 || !strings.Contains(alone.Missing[0].Reason, stale) {
 		t.Errorf("a pod of which only freshness is asked: %+v", alone)
 	}
@@ -284,12 +287,25 @@ func TestEscapedNamesAreFound(t *testing.T) {
 	}
 }
 
+// TestOnlyMetadataIsRead: fields of the same names elsewhere, and names of the same length, do not count.
+func TestOnlyMetadataIsRead(t *testing.T) {
+	for name, request := range map[string]string{
+		"Spec":         `{"Pod":{"metadata":{"namespace":"batch"},"spec":{"namespace":"other"}},"NodeNames":["n2","n3"]}`,
+		"OfSameLength": `{"Pod":{"metadata":{"namespace":"batch","namespice":"other"},"metadatx":{"namespace":"other"}},"NodeNames":["n2","n3"]}`,
+	} {
+		if got := filter(t, decider(t), []byte(request)); !cmp.Equal(*got.NodeNames, []string{"n2"}) {
+			t.Errorf("%s: %+v, want n2, which has what the policy of the namespace batch requires", name, got)
+		}
+	}
+}
+
 func TestPodsThatAskForNothingAreLetThrough(t *testing.T) {
 	for name, request := range map[string]string{
-		"no pod":      `{"NodeNames":["a","b"]}`,
-		"null pod":    `{"Pod":null,"NodeNames":["a","b"]}`,
-		"no metadata": `{"Pod":{"spec":{}},"NodeNames":["a","b"]}`,
-		"lower case":  `{"pod":{},"nodenames":["a","b"]}`,
+		"null metadata": `{"Pod":{"metadata":null},"NodeNames":["a","b"]}`,
+		"no pod":        `{"NodeNames":["a","b"]}`,
+		"null pod":      `{"Pod":null,"NodeNames":["a","b"]}`,
+		"no metadata":   `{"Pod":{"spec":{}},"NodeNames":["a","b"]}`,
+		"lower case":    `{"pod":{},"nodenames":["a","b"]}`,
 	} {
 		if got := filter(t, decider(t), []byte(request)); !cmp.Equal(*got.NodeNames, []string{"a", "b"}) {
 			t.Errorf("%s: %+v", name, got)
@@ -353,6 +369,14 @@ func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 	whole := extenderv1.ExtenderPreemptionArgs{Pod: args.Pod, NodeNameToVictims: map[string]*extenderv1.Victims{"n1": {}}}
 	if _, err := decider(t).Preempt(body(t, whole), nil); err == nil {
 		t.Error("whole victims are accepted")
+	}
+	for request, want := range map[string]string{
+		`{"Pod":{"metadata":{"namespace":"batch"}}}`:                                                                 `{"NodeNameToMetaVictims":{}}`,
+		`{"Pod":{"metadata":{"namespace":"batch"}},"NodeNameToVictims":{"n2":{}},"NodeNameToMetaVictims":{"n2":{}}}`: `{"NodeNameToMetaVictims":{"n2":{"Pods":null,"NumPDBViolations":0}}}`,
+	} {
+		if got, err := decider(t).Preempt([]byte(request), nil); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", request, got, err, want)
+		}
 	}
 }
 

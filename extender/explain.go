@@ -90,7 +90,7 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	slices.SortFunc(out.Missing, func(a, b Missing) int {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
 	})
-	if out.Matching == 0 && len(reqs.Required) > 0 {
+	if out.Matching == 0 {
 		a := d.Index.Query(reqs, 0)
 		out.Nearest, out.Lacks = a.Nearest, a.Lacks
 	}

@@ -96,7 +96,7 @@ func (p *pod) parse(data span) error {
 
 // is compares a quoted key as encoding/json does for fields: case-insensitively.
 func is(key span, name string) bool {
-	return len(key) == len(name)+2 && bytes.EqualFold(key[1:len(key)-1], []byte(name))
+	return bytes.EqualFold(key[1:len(key)-1], []byte(name))
 }
 
 // text returns the string in a span; empty if the span is nil.
@@ -127,16 +127,13 @@ func eachName(list span, f func(name span)) error {
 		return nil
 	}
 	for n := 1; ; n++ {
-		if n > maxNames {
-			return fmt.Errorf("the request names more than %d nodes", maxNames)
-		}
 		s.blank()
 		name, err := s.quoted()
+		if err == nil {
+			err = checkName(n, name)
+		}
 		if err != nil {
 			return err
-		}
-		if len(name) > maxName {
-			return fmt.Errorf("the request names a node with a name of %d characters, which is too long", len(name))
 		}
 		f(name)
 		if s.next(']') {
@@ -153,14 +150,23 @@ func eachField(object span, f func(key, value span) error) error {
 	s := scanner{data: object}
 	n := 0
 	return s.object(func(key, value span) error {
-		if n++; n > maxNames {
-			return fmt.Errorf("the request names more than %d nodes", maxNames)
-		}
-		if len(key) > maxName {
-			return fmt.Errorf("the request names a node with a name of %d characters, which is too long", len(key))
+		n++
+		if err := checkName(n, key); err != nil {
+			return err
 		}
 		return f(key, value)
 	})
+}
+
+// checkName checks the n-th name of a request against the limits.
+func checkName(n int, name span) error {
+	switch {
+	case n > maxNames:
+		return fmt.Errorf("the request names more than %d nodes", maxNames)
+	case len(name) > maxName:
+		return fmt.Errorf("the request names a node with a name of %d characters, which is too long", len(name))
+	}
+	return nil
 }
 
 // scanner scans JSON. It validates only what is necessary to find the end of a value.

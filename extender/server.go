@@ -103,8 +103,8 @@ type Server struct {
 // New returns a server that is not listening yet.
 func New(d *Decider, o Options) (*Server, error) {
 	if o.GetCertificate == nil {
-		host, _, err := net.SplitHostPort(o.Addr)
-		if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		host, _, _ := net.SplitHostPort(o.Addr)
+		if !net.ParseIP(host).IsLoopback() {
 			return nil, fmt.Errorf("cannot serve on %q without TLS: configure a certificate, or a loopback address such as 127.0.0.1:8888", o.Addr)
 		}
 	} else if o.ClientCAs == nil && o.Authenticate == nil {

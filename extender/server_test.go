@@ -357,6 +357,53 @@ func TestServesPlainHTTPToItsOwnPodOnly(t *testing.T) {
 			t.Errorf("%q is served without TLS", addr)
 		}
 	}
+	anyone := func(context.Context, string) (string, error) { return "user", nil }
+	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none") }
+	for name, tc := range map[string]struct {
+		opt extender.Options
+		ok  bool
+	}{
+		"NoClients":    {extender.Options{Addr: ":8888", GetCertificate: certificate}, false},
+		"Tokens":       {extender.Options{Addr: ":8888", GetCertificate: certificate, Authenticate: anyone}, true},
+		"Loopback":     {extender.Options{Addr: "127.0.0.1:8888"}, true},
+		"LoopbackOfV6": {extender.Options{Addr: "[::1]:8888"}, true},
+	} {
+		if _, err := extender.New(decider(t), tc.opt); (err == nil) != tc.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAnswersWithAnErrorWhileItIsNotReliable: filter reports it in its answer, which kube-scheduler shows, and prioritize as a status.
+func TestAnswersWithAnErrorWhileItIsNotReliable(t *testing.T) {
+	var reliable atomic.Bool
+	addr, _ := serve(t, decider(t), extender.Options{Ready: func() error {
+		if !reliable.Load() {
+			return errors.New("no NodeFeature was read for an hour")
+		}
+		return nil
+	}})
+	ask := func(verb string) (code int, answer string) {
+		resp, err := http.Post("http://"+addr+verb, "application/json", bytes.NewReader(question(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(data)
+	}
+	for verb, want := range map[string]int{"/filter": 200, "/prioritize": 503, "/preempt": 503} {
+		if code, answer := ask(verb); code != want || !strings.Contains(answer, "not ready: no NodeFeature was read for an hour") {
+			t.Errorf("%s: %d, %s", verb, code, answer)
+		}
+	}
+	reliable.Store(true)
+	if code, answer := ask("/filter"); code != 200 || strings.Contains(answer, "not ready") {
+		t.Errorf("filter once it is ready: %d, %s", code, answer)
+	}
 }
 
 func TestIsReadyOnlyWhenSynced(t *testing.T) {
