@@ -39,6 +39,7 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 		"NamesALabel":      {invalid("v.io/a"), both, []string{"v.io/a"}},
 		"NamesNothing":     {invalid(""), both, []string{"v.io/r"}},
 		"NoResources":      {invalid(""), plan.Desired{Labels: M{"v.io/a": "1"}}, nil},
+		"ResourcesAlone":   {invalid(""), plan.Desired{ExtendedResources: M{"v.io/r": "1"}}, []string{"v.io/r"}},
 		"Forbidden":        {apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("v.io/a")), both, []string{"v.io/a"}},
 		"AnotherError":     {apierrors.NewInternalError(errors.New("v.io/a")), both, nil},
 		"NoError":          {nil, both, nil},

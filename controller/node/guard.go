@@ -37,10 +37,13 @@ func (r *Reconciler) guard(ctx context.Context, p *plan.Plan, j *judge) (*plan.P
 
 // sooner returns the shorter of two durations; 0 means none.
 func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
+	if a <= 0 {
 		return b
 	}
-	return a
+	if b <= 0 {
+		return a
+	}
+	return min(a, b)
 }
 
 // retryIncomplete is the delay before a node is reconciled again whose NodeFeatures the cache lacks. They normally trigger a pass when

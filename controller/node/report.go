@@ -21,7 +21,7 @@ import (
 func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
 	var complaints []rulestats.Complaint
 	complain := func(s plan.Step, why string) {
-		if origin, ok := o.Origin(s.Kind, s.Key); ok && origin.Object != "" {
+		if origin, _ := o.Origin(s.Kind, s.Key); origin.Object != "" {
 			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
 			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
@@ -321,6 +322,12 @@ func TestKeepsUpWithItsCache(t *testing.T) {
 	publishers(t, nodes, 1)
 	cache.Put(published("vendor", "x"))
 	publishers(t, nodes, 2)
+	elsewhere := published("vendor", "x")
+	elsewhere.Labels = map[string]string{nfdv1alpha1.NodeNameLabel: "other"}
+	cache.Put(elsewhere)
+	publishers(t, nodes, 1)
+	cache.Put(published("vendor", "x"))
+	publishers(t, nodes, 2)
 
 	cache.Remove(published("own", "n")) // held
 	cache.Remove(published("vendor", "x"))
@@ -424,5 +431,35 @@ func TestWatchFailsWithItsCache(t *testing.T) {
 	err := inputs.New(inputs.Options{}).Watch(t.Context(), broken{inputstest.New()})
 	if err == nil || !strings.Contains(err.Error(), "cannot watch") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnObjectWithoutItsSetsIsUnknown: what a worker published is unknown while the sets that its object names are missing, without a
+// time limit; an object that cannot be read is known to be wrong.
+func TestAnObjectWithoutItsSetsIsUnknown(t *testing.T) {
+	missing := &featuresets.MissingError{Sets: []string{"kernel-1"}}
+	for name, tc := range map[string]struct {
+		object *nodefeature.NodeFeature
+		err    error
+		blind  bool
+		held   time.Duration
+	}{
+		"Missing":           {published("own", "n"), missing, true, 0},
+		"Unreadable":        {published("own", "n"), errors.New("not JSON"), true, time.Minute},
+		"MissingOfAnother":  {published("vendor", "x"), missing, true, time.Minute},
+		"UnreadableAnother": {published("vendor", "x"), errors.New("not JSON"), true, time.Minute},
+	} {
+		tc.object.Spec.Features.Err = tc.err
+		nodes := watched(t, inputs.Options{Grace: time.Minute, Clock: clocktesting.NewFakeClock(time.Now())}, inputstest.New(tc.object))
+		s, err := nodes.Of(t.Context(), node(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Blind != tc.blind || s.Held != tc.held {
+			t.Errorf("%s: blind %t, held for %s", name, s.Blind, s.Held)
+		}
+		if own := nodes.LeftOutOwn(s); (own != nil) != (tc.object.Namespace == "own") {
+			t.Errorf("%s: the worker's object is left out because of %v", name, own)
+		}
 	}
 }
