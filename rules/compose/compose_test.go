@@ -185,6 +185,25 @@ func TestAssembleErrorsAreTyped(t *testing.T) {
 	}
 }
 
+// TestACycleThroughTheFirstDocument begins at one of the templates of a cycle.
+func TestACycleThroughTheFirstDocument(t *testing.T) {
+	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"a": basedOn("b"), "b": basedOn("a")}
+	_, err := Assemble(Document{Name: "a", Template: true, Spec: specs["a"]}, lookupIn(specs))
+	var cycle *CycleError
+	if !errors.As(err, &cycle) || len(cycle.Path) != 3 {
+		t.Errorf("got %v, want a cycle of a and b", err)
+	}
+}
+
+// TestABaseMayBeNamedTwice: the bases after it count.
+func TestABaseMayBeNamedTwice(t *testing.T) {
+	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{"c": {Rules: []nfdv1alpha1.Rule{rule("c", "a", "1")}}, "d": {Rules: []nfdv1alpha1.Rule{rule("d", "a", "1")}}}
+	got, err := Assemble(Document{Name: "m", Spec: basedOn("c", "c", "d")}, lookupIn(specs))
+	if err != nil || len(got.Spec.Rules) != 2 {
+		t.Errorf("got %+v, %v, want the rules c and d", got, err)
+	}
+}
+
 func as[E error](err error) bool {
 	var e E
 	return errors.As(err, &e)
@@ -253,6 +272,9 @@ func TestAssembleLimits(t *testing.T) {
 	diamond["b1"] = basedOn("tail")
 	diamond["tail"] = basedOn()
 	diamond["m"] = basedOn("b1", fmt.Sprint("b", MaxDepth))
+	lower := chain(MaxDepth - 1)
+	lower["b1"], lower["tail"], lower["side"] = diamond["b1"], diamond["tail"], basedOn("b1")
+	lower["m"] = basedOn("side", fmt.Sprint("b", MaxDepth-1))
 	many := func(name string, count int) map[string]*nfdv1alpha1.NodeFeatureRuleSpec {
 		m := &nfdv1alpha1.NodeFeatureRuleSpec{}
 		for range count {
@@ -269,19 +291,20 @@ func TestAssembleLimits(t *testing.T) {
 		specs map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 		ok    bool
 	}{
-		"rules at the limit":              {many("x", MaxRules), true},
-		"rules above":                     {many("x", MaxRules+1), false},
-		"wildcards at the limit":          {many(Wildcard, MaxWildcards), true},
-		"wildcards above":                 {many(Wildcard, MaxWildcards+1), false},
-		"excluded names at the limit":     {excluding(MaxExcludes), true},
-		"excluded names above":            {excluding(MaxExcludes + 1), false},
-		"depth at the limit":              {chain(MaxDepth), true},
-		"depth above":                     {chain(MaxDepth + 1), false},
-		"depth above behind a known base": {diamond, false},
-		"documents at the limit":          {wide(MaxDocuments - 1), true},
-		"documents above":                 {wide(MaxDocuments), false},
-		"result at the limit":             {sized(MaxResult), true},
-		"result above":                    {sized(MaxResult + 1), false},
+		"rules at the limit":                     {many("x", MaxRules), true},
+		"rules above":                            {many("x", MaxRules+1), false},
+		"wildcards at the limit":                 {many(Wildcard, MaxWildcards), true},
+		"wildcards above":                        {many(Wildcard, MaxWildcards+1), false},
+		"excluded names at the limit":            {excluding(MaxExcludes), true},
+		"excluded names above":                   {excluding(MaxExcludes + 1), false},
+		"depth at the limit":                     {chain(MaxDepth), true},
+		"depth above":                            {chain(MaxDepth + 1), false},
+		"depth above behind a known base":        {diamond, false},
+		"depth at the limit behind a known base": {lower, true},
+		"documents at the limit":                 {wide(MaxDocuments - 1), true},
+		"documents above":                        {wide(MaxDocuments), false},
+		"result at the limit":                    {sized(MaxResult), true},
+		"result above":                           {sized(MaxResult + 1), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -431,6 +454,26 @@ func TestCanonicalIgnoresHowAbsenceIsWritten(t *testing.T) {
 	}
 	if digests[0] != digests[1] {
 		t.Errorf("digests differ: %s, %s", digests[0], digests[1])
+	}
+}
+
+// TestCanonicalIsFrozen: users write the digest of a base into their objects.
+func TestCanonicalIsFrozen(t *testing.T) {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(`{priority: 0, sensitive: false, nodeSelector: {matchLabels: {b: "1", a: ""}}, rules: [
+	  {name: "a\"b\\c\u00e9<\u0001\u007f~", labels: {z: "1", a: "2"}, loop: {z: 1.50, a: [true, null]}, matchFeatures: [{feature: a.b, matchExpressions: {}}],
+	   taints: [{key: k, effect: NoSchedule}], actions: [{op: log, args: {msg: x, level: info}}], varsTemplate: ""}]}`), &n); err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Typed(n.Content[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"nodeSelector":{"matchLabels":{"a":"","b":"1"}},"priority":0,"rules":[{"actions":[{"args":{"level":"info","msg":"x"},"op":"log"}],` +
+		`"labels":{"a":"2","z":"1"},"loop":{"a":[true,null],"z":1.5},"matchFeatures":[{"feature":"a.b","matchExpressions":{}}],` +
+		`"name":"a\"b\\cé<\u0001` + "\x7f" + `~","taints":[{"effect":"NoSchedule","key":"k"}]}],"sensitive":false}`
+	if got := string(Canonical(spec)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

@@ -164,13 +164,14 @@ func (c *canonical) mapping(v reflect.Value) {
 	c.out = append(c.out, '}')
 }
 
-// text writes a string. It uses encoding/json only if the string needs escapes.
+// unescaped are the characters that need no escapes.
+const unescaped = " !#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
+
+// text writes a string. It uses encoding/json only if the string may need escapes.
 func (c *canonical) text(s string) {
-	for i := range len(s) {
-		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
-			c.any(s)
-			return
-		}
+	if strings.Trim(s, unescaped) != "" {
+		c.any(s)
+		return
 	}
 	c.out = append(c.out, '"')
 	c.out = append(c.out, s...)
@@ -212,7 +213,7 @@ func fieldsOf(t reflect.Type) []fieldName {
 	var out []fieldName
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if t.Field(i).IsExported() && name != "" && name != "-" {
+		if name != "" {
 			out = append(out, fieldName{i, name})
 		}
 	}

@@ -120,9 +120,6 @@ func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.N
 	if len(r.MatchFeatures)+len(r.MatchAny)+len(r.Conditions) == 0 || r.Loop != nil || len(r.Actions) > 0 {
 		return none, false
 	}
-	if strings.HasPrefix(value, "@") || strings.ContainsAny(name+value, "{}") {
-		return none, false
-	}
 	if !opt.Keys.Label(name, value).OK() || !alone(r, opt) {
 		return none, false
 	}

@@ -208,7 +208,7 @@ func (l Labels) ShapeOf(reqs *requirements.Requirements, pod *corev1.Pod, shapes
 	var want []corev1.NodeSelectorRequirement
 	for i := range reqs.Required {
 		term, ok := l.For(reqs.Required[i].Key, pod)
-		if !ok || term.Operator != corev1.NodeSelectorOpIn {
+		if !ok {
 			return Shape{}
 		}
 		want = append(want, term)

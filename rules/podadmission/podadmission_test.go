@@ -115,12 +115,16 @@ func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
 	all := func(list ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: list}
 	}
+	other, unlike := amxTerm, amxTerm
+	other.Values, unlike.Operator = []string{"false"}, corev1.NodeSelectorOpNotIn
 	spread := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	for name, test := range map[string]struct{ have, want *corev1.Affinity }{
 		"none":         {nil, required(all(amxTerm))},
 		"other":        {spread, &corev1.Affinity{PodAntiAffinity: spread.PodAntiAffinity, NodeAffinity: required(all(amxTerm)).NodeAffinity}},
 		"two":          {required(all(term("a")), all(term("b"))), required(all(term("a"), amxTerm), all(term("b"), amxTerm))},
 		"there":        {required(all(amxTerm)), required(all(amxTerm))},
+		"other value":  {required(all(other)), required(all(other, amxTerm))},
+		"other term":   {required(all(unlike)), required(all(unlike, amxTerm))},
 		"empty stays":  {required(corev1.NodeSelectorTerm{}, all(term("a"))), required(corev1.NodeSelectorTerm{}, all(term("a"), amxTerm))},
 		"fields count": {required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}}), required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}, MatchExpressions: []corev1.NodeSelectorRequirement{amxTerm}})},
 	} {
@@ -228,6 +232,17 @@ func TestLabelsOfCountsOnlyWhatIsExact(t *testing.T) {
 		"something is logged": {[]string{
 			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: log, args: {msg: hello}}]}]}`,
 		}, true},
+		"after another object": {[]string{
+			`spec: {scope: x, rules: [{name: s, labels: {b: "1"}, ` + matchers + `}]}`, `spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`,
+		}, true},
+		"after a label of two rules": {[]string{
+			`spec: {rules: [{name: r, labels: {aaa: "1", amx: "true"}, ` + matchers + `}, {name: s, labels: {aaa: "2"}}]}`,
+		}, true},
+		"main":       {[]string{`spec: {phase: main, rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`}, true},
+		"expression": {[]string{`spec: {rules: [{name: r, labels: {amx: "{@cpu.model.family}"}, ` + matchers + `}]}`}, false},
+		"perhaps by an action": {[]string{
+			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, actions: [{op: del-attribute, args: {path: /labels/amx}}]}]}`,
+		}, false},
 		"perhaps by a template": {[]string{
 			`spec: {rules: [{name: r, labels: {amx: "true"}, ` + matchers + `}]}`, `spec: {rules: [{name: s, labelsTemplate: "amx=no"}]}`,
 		}, false},
@@ -288,6 +303,15 @@ func TestPodsOfAMaterializedRequestGetItsLabel(t *testing.T) {
 	}
 }
 
+// TestNoWarning: a node meets the requirements, or there are no nodes yet.
+func TestNoWarning(t *testing.T) {
+	for matching, nodes := range map[int]int{1: 3, 3: 3, 0: 0} {
+		if got := podadmission.Warning(matching, nodes, "n1", "AMX", podadmission.Shape{}); got != "" {
+			t.Errorf("%d of %d nodes: %s", matching, nodes, got)
+		}
+	}
+}
+
 // TestAWarningNamesTheShapeOfNewNodes: no node meets the requirements of a pod, but nodes that an autoscaler adds may.
 func TestAWarningNamesTheShapeOfNewNodes(t *testing.T) {
 	o := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "amx"}}
@@ -306,14 +330,19 @@ func TestAWarningNamesTheShapeOfNewNodes(t *testing.T) {
 	small, large := shape("small", map[string]string{"other": "true"}), shape("large", map[string]string{"features.assay.dev/ml.amx": "true"})
 	changed := shape("changed", nil)
 	changed.Status.Differences = []assayv1alpha1.ShapeDifference{{Output: "label", Name: "features.assay.dev/ml.amx", ContradictedBy: "n9"}}
+	unlabeled := shape("unlabeled", nil)
+	unlabeled.Status.Differences = []assayv1alpha1.ShapeDifference{
+		{Output: "annotation", Name: "features.assay.dev/ml.amx", ContradictedBy: "n9"}, {Output: "label", Name: "features.assay.dev/ml.amx"},
+	}
 	for name, test := range map[string]struct {
 		request string
 		shapes  []assayv1alpha1.NodeShape
 		want    string
 	}{
-		"AShapeHasIt":  {"amx", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; new nodes of NodeShape large do"},
-		"NoShapeHasIt": {"amx", []assayv1alpha1.NodeShape{small}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX; no NodeShape has it either, so autoscalers do not know which nodes to add"},
-		"NoShapes":     {"amx", nil, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
+		"OtherDifferences": {"amx", []assayv1alpha1.NodeShape{unlabeled, large}, "0 of 3 nodes satisfy this now; new nodes of NodeShape large do"},
+		"AShapeHasIt":      {"amx", []assayv1alpha1.NodeShape{small, large}, "0 of 3 nodes satisfy this now; new nodes of NodeShape large do"},
+		"NoShapeHasIt":     {"amx", []assayv1alpha1.NodeShape{small}, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX; no NodeShape has it either, so autoscalers do not know which nodes to add"},
+		"NoShapes":         {"amx", nil, "0 of 3 nodes satisfy this now; closest: n1 lacks AMX"},
 		"AnotherShapeHadIt": {
 			"amx", []assayv1alpha1.NodeShape{changed, large},
 			"0 of 3 nodes satisfy this now; NodeShape changed lost it, because a new node differs; new nodes of NodeShape large do",

@@ -101,10 +101,7 @@ func (a *Action) Output() (root, key string) {
 	if !a.kind.attribute {
 		return "", ""
 	}
-	if v := a.arg("path"); v.IsConstant() && a.target != "" {
-		key = a.target.key(v.Fixed(""))
-	}
-	return string(a.target), key
+	return string(a.target), a.target.key(a.arg("path").Fixed(""))
 }
 
 // Run runs the action, once or for each item of its loop. If the error has Missing set (see expr.Error), an argument refers to
@@ -160,13 +157,11 @@ func (a *Action) arg(name string) *args.Value { return a.args[a.index(name)] }
 func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
 	out := make([]string, len(names))
 	for i, name := range names {
-		v := a.arg(name)
-		if v == nil {
-			continue
-		}
-		var err error
-		if out[i], err = v.Format(env); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		if v := a.arg(name); v != nil {
+			var err error
+			if out[i], err = v.Format(env); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 	return out, nil
@@ -177,7 +172,7 @@ func (a *Action) texts(env expr.Env, names ...string) ([]string, error) {
 func (a *Action) message(env expr.Env, name string) (string, error) {
 	v := a.arg(name)
 	text, err := v.Format(env)
-	if err == nil || !args.IsMissing(err) {
+	if !args.IsMissing(err) {
 		return text, err
 	}
 	var source string

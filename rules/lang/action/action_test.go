@@ -28,7 +28,8 @@ type machine struct {
 func newMachine() *machine {
 	return &machine{
 		features: map[string]expr.Value{
-			"cpu.x": expr.OfMap(expr.Dict{"count": expr.OfText("4"), "bmc": expr.OfText("192.168.1.100"), "password": expr.OfMasked()}),
+			"cpu.x":         expr.OfMap(expr.Dict{"count": expr.OfText("4"), "bmc": expr.OfText("192.168.1.100"), "password": expr.OfMasked(), "blank": expr.OfText("")}),
+			"no.attributes": expr.OfMap(expr.Texts{}),
 			"net.dev": expr.OfList(expr.Values{
 				expr.OfMap(expr.Texts{"name": "eth0", "speed": "1000"}),
 				expr.OfMap(expr.Texts{"name": "eth1", "speed": "25000"}),
@@ -187,6 +188,13 @@ func TestActions(t *testing.T) {
 			want: []string{"instance network.device map[m:4 name:eth0] role=storage", "instance network.device map[name:eth0] role+=x unique=false", "instance network.device map[name:eth0] role-"}},
 		"ExpandsMessages":                {actions: `[{op: fail, args: {msg: "{node} is bad"}}, {op: log, args: {msg: "{node}"}}, {op: log, args: {msg: m, level: error}}, {op: event, args: {reason: NewGPU, msg: "{node}"}}]`, want: []string{"fail node-1 is bad", "log info node-1", "log error m", "event Normal NewGPU node-1"}},
 		"FailsEvenIfTheMessageCannotSay": {actions: `[{op: fail, args: {msg: "firmware {@cpu.x.nope} is banned"}}]`, want: []string{"fail firmware {@cpu.x.nope} is banned"}},
+		"RefusesMaskedMessage":           {actions: `[{op: fail, args: {msg: "{@cpu.x.password}"}}]`, err: "masked"},
+		"ReferenceInAnAnnotationIsText":  {actions: `[{op: set-attribute, args: {path: /annotations/n, value: "@cpu.x.count"}}]`, want: []string{"annotation n=@cpu.x.count"}},
+		"ReferenceWithAnExpression":      {actions: `[{op: set-attribute, args: {path: /labels/n, value: "@cpu.x.{node}"}}]`, want: []string{"label n=@cpu.x.node-1"}},
+		"ReasonMayHaveEveryCharacter":    {actions: `[{op: event, args: {reason: 09azAZ, msg: x}}, {op: event, args: {reason: ` + strings.Repeat("a", maxReason) + `, msg: x}}]`, want: []string{"event Normal 09azAZ x", "event Normal " + strings.Repeat("a", maxReason) + " x"}},
+		"NeedsAnElement":                 {phase: nfdv1alpha1.PhaseEarly, actions: `[{op: set-feature, args: {feature: a.b, element: "{@cpu.x.blank}", value: x}}]`, err: "the name is empty"},
+		"NeedsAttributesToMatch":         {phase: nfdv1alpha1.PhaseEarly, actions: `[{op: set-instance-attribute, args: {feature: a.b, match: "{@no.attributes}", name: x, value: y}}]`, err: "match: a map is not a map of attributes"},
+		"NeedsAMapToMatch":               {phase: nfdv1alpha1.PhaseEarly, actions: `[{op: set-instance-attribute, args: {feature: a.b, match: "{@net.dev}", name: x, value: y}}]`, err: "match: a list is not a map of attributes"},
 		"TakesListOfArguments":           {actions: `[{op: set-attribute, args: [/labels/driver, ipmi]}]`, want: []string{"label driver=ipmi"}},
 		"RefusesLargeLoop":               {actions: `[{op: log, args: {msg: x}, loop: "{@large.dev}"}]`, err: "loop over 257 items exceeds the budget of 256"},
 	}
@@ -272,6 +280,12 @@ func TestRefusals(t *testing.T) {
 		"UnquotedBraces":       {action: `{op: set-var, args: {name: a, value: {n1: null}}}`, want: "YAML takes unquoted braces for a map"},
 		"ReasonOfTwoWords":     {action: `{op: event, args: {reason: new gpu, msg: x}}`, want: "actions[0].args.reason: a reason is a word"},
 		"TypeOfEvent":          {action: `{op: event, args: {reason: a, msg: x, type: normal}}`, want: "actions[0].args.type"},
+		"NoArguments":          {action: `{op: set-attribute, args: []}`, want: "actions[0].args.path: set-attribute needs text here"},
+		"UnknownNameInValue":   {action: `{op: set-attribute, args: {path: /labels/a, value: "{rakc}"}}`, want: "actions[0].args.value: column 2: unknown name rakc"},
+		"UnknownAnnotation":    {action: `{op: set-attribute, args: {path: "/annotations/{rakc}", value: x}}`, want: "actions[0].args.path: column 15: unknown name rakc"},
+		"FeatureWithoutDomain": {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-feature, args: {feature: .b, element: c, value: d}}`, want: "actions[0].args.feature: a feature is named DOMAIN.FEATURE"},
+		"DomainAlone":          {phase: nfdv1alpha1.PhaseEarly, action: `{op: set-feature, args: {feature: a, element: c, value: d}}`, want: "actions[0].args.feature: a feature is named DOMAIN.FEATURE"},
+		"LongReason":           {action: `{op: event, args: {reason: ` + strings.Repeat("a", maxReason+1) + `, msg: x}}`, want: "actions[0].args.reason: a reason is a word"},
 		"UniqueAsText":         {action: `{op: extend-var, args: {name: a, value: x, unique: "yes"}}`, want: "actions[0].args.unique: true or false"},
 	}
 	for name, tc := range tests {

@@ -140,7 +140,7 @@ func checkValue(a *Action, c *args.Compiler, path *field.Path) {
 		return
 	}
 	text := v.Fixed("")
-	if a.target == annotations || !v.IsConstant() || !strings.HasPrefix(text, "@") || c.Mode == expr.Disabled {
+	if a.target == annotations || !strings.HasPrefix(text, "@") || c.Mode == expr.Disabled {
 		return
 	}
 	if ref, err := expr.ParseRef(text); err == nil && ref.Element != "" && !strings.Contains(text, `"`) {
