@@ -97,7 +97,7 @@ func fill[T any](dst **T, src *T) {
 }
 
 func fillList[T any](dst *[]T, src []T) {
-	if len(*dst) == 0 && len(src) > 0 {
+	if len(*dst) == 0 {
 		*dst = src
 	}
 }

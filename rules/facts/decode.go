@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 
@@ -281,15 +282,7 @@ func (d *decoder) attributeMap(add func(name, value string)) error {
 
 // build creates the Facts. Documents list features by type, and those of each type sorted by name.
 func (d *decoder) build() *Facts {
-	slices.SortStableFunc(d.list, func(a, b named) int {
-		if a.name < b.name {
-			return -1
-		}
-		if a.name > b.name {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(d.list, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	list := make([]string, 0, len(d.list))
 	features := make([]*Feature, 0, len(d.list))
 	for i := 0; i < len(d.list); {
@@ -325,15 +318,7 @@ type pairs []pair
 
 // split sorts by name and separates names from values. Of duplicates, the last one wins.
 func (p pairs) split() (sorted, values []string) {
-	byName := func(a, b pair) int {
-		switch {
-		case a.name < b.name:
-			return -1
-		case a.name > b.name:
-			return 1
-		}
-		return 0
-	}
+	byName := func(a, b pair) int { return strings.Compare(a.name, b.name) }
 	if !slices.IsSortedFunc(p, byName) {
 		slices.SortStableFunc(p, byName)
 	}

@@ -74,6 +74,7 @@ func TestDecodeLikeEncodingJSON(t *testing.T) {
 		"DuplicateInInstance":  `{"instances": {"a": {"elements": [{"attributes": {"x": "1", "x": "2"}}]}}}`,
 		"EmptyNames":           `{"flags": {"": {"elements": {"": {}}}}, "attributes": {"": {"elements": {"": ""}}}}`,
 		"Unsorted":             `{"attributes": {"b": {"elements": {"z": "1", "a": "2"}}, "a": {"elements": {}}}}`,
+		"RuleMatched":          `{"flags": {"rule.matched": {"elements": {"x": {}}}, "system.name": {"elements": {"y": {}}}}}`,
 		"OneNameOfThreeTypes":  `{"flags": {"a": {"elements": {"f": {}}}}, "attributes": {"a": {"elements": {"k": "v"}}}, "instances": {"a": {"elements": []}}}`,
 		"ControlCharacters":    `{"flags": {"a": {"elements": {"\u0000\n=/..": {}}}}}`,
 		"ErrNotJSON":           `nonsense`,
@@ -150,6 +151,9 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 	if _, err := Decode([]byte(elements(maxElements)), NewInterner()); err != nil {
 		t.Errorf("as many elements as allowed: %v", err)
+	}
+	if _, err := Decode([]byte(strings.Repeat(" ", maxBytes-len("{}"))+"{}"), nil); err != nil {
+		t.Errorf("as many bytes as allowed: %v", err)
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // narrowValues is the maximum number of distinct values in a narrow column: the values of a byte except for zero, which means that
@@ -335,12 +336,7 @@ func (b *instancesBuilder) build(in *Interner) *Instances {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(x, y int) int {
-		if b.names[x] < b.names[y] {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(order, func(x, y int) int { return strings.Compare(b.names[x], b.names[y]) })
 	s := &Instances{rows: b.rows, columns: make([]Column, len(order))}
 	sorted := make([]string, len(order))
 	dictionary := map[string]uint32{}
