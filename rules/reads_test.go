@@ -296,3 +296,23 @@ spec:
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
+
+// TestANodeFeatureRequestsLabelsByReference: a value @domain.feature.element is that of an attribute; what refers to nothing is rejected.
+func TestANodeFeatureRequestsLabelsByReference(t *testing.T) {
+	o := rules.Link(rules.Options{}).Eval(rules.Input{Facts: someDevices(), Labels: map[string]string{
+		feature + "a": "@site.place.row", feature + "b": "@site.place.absent", feature + "c": "@no.such.feature", feature + "d": "@nothing", feature + "e": "@site.gear.rack", feature + "f": "1",
+	}})
+	if diff := cmp.Diff(map[string]string{feature + "a": "7", feature + "f": "1"}, o.Labels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	var rejected []string
+	for _, r := range o.Rejected() {
+		rejected = append(rejected, r.Key+": "+r.Reason)
+	}
+	want := []string{
+		feature + "b: no value for @site.place.absent", feature + "c: no value for @no.such.feature", feature + "d: @nothing names no feature", feature + "e: no value for @site.gear.rack",
+	}
+	if diff := cmp.Diff(want, rejected); diff != "" {
+		t.Errorf("rejected (-want +got):\n%s", diff)
+	}
+}
