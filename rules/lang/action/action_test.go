@@ -29,7 +29,7 @@ func newMachine() *machine {
 	return &machine{
 		features: map[string]expr.Value{
 			"cpu.x":         expr.OfMap(expr.Dict{"count": expr.OfText("4"), "bmc": expr.OfText("192.168.1.100"), "password": expr.OfMasked(), "blank": expr.OfText("")}),
-			"no.attributes": expr.OfMap(expr.Texts{}),
+			"no.attributes": expr.OfMap(expr.Dict{}),
 			"net.dev": expr.OfList(expr.Values{
 				expr.OfMap(expr.Texts{"name": "eth0", "speed": "1000"}),
 				expr.OfMap(expr.Texts{"name": "eth1", "speed": "25000"}),
