@@ -148,7 +148,7 @@ func (c *checker) count(change apiserver.Change) {
 		}
 	case "pods":
 		c.causes[fmt.Sprint(below(change.New, "spec")["nodeName"])]++
-	case "nodefeaturerules":
+	case "nodefeaturerules", "nodefeaturerequests":
 		if !byUs {
 			c.everywhere++
 		}

@@ -99,7 +99,7 @@ type requirement struct {
 
 var podRequirements = []requirement{
 	{`{feature: test.attr, matchExpressions: {a0: {op: In, value: ["1", "2"]}}}`, func(w *world, _ map[string]string, features []object) bool {
-		return slices.ContainsFunc(features, func(f object) bool { return !w.lacking(f) })
+		return slices.ContainsFunc(features, func(f object) bool { return !w.lacking(f, "1", "2") })
 	}},
 	{`{feature: rule.matched, matchExpressions: {` + prefix + `r0: {op: Exists}}}`, func(_ *world, want map[string]string, _ []object) bool {
 		_, has := want[string(keys.Label)+" "+prefix+"r0"]

@@ -52,14 +52,44 @@ func (w *world) requireFeatures() {
 		w.do("user", http.MethodPost, namespacesPath, object{"metadata": object{"name": ns, "labels": labels}})
 		w.do("user", http.MethodPost, fmt.Sprintf(requestsPath, ns), object{
 			"metadata": object{"name": requestName},
-			"spec": object{
-				"onLoss": onLoss, "grace": lossGrace.String(),
-				"required": object{"matchFeatures": []any{object{
-					"feature": "test.attr", "matchExpressions": object{"a0": object{"op": "In", "value": []any{"1", "2"}}},
-				}}},
-			},
+			"spec":     object{"onLoss": onLoss, "grace": lossGrace.String(), "required": required("1", "2")},
 		})
 	}
+}
+
+// required is what pods require: one of the values.
+func required(values ...any) object {
+	return object{"matchFeatures": []any{object{"feature": "test.attr", "matchExpressions": object{"a0": object{"op": "In", "value": values}}}}}
+}
+
+// editRequest changes what the pods of lossy require, or whether they have their node tainted.
+func (w *world) editRequest() {
+	spec := object{"onLoss": string(one(w.tape, assayv1alpha1.LossTaint, assayv1alpha1.LossTaint, assayv1alpha1.LossEvent)), "required": required("1", "2")}
+	if w.n(2) == 1 {
+		spec["required"] = required("2")
+	}
+	w.tell("user writes request %s: %v", requestName, spec)
+	w.do("user", http.MethodPatch, fmt.Sprintf(requestsPath, lossy)+"/"+requestName, object{"spec": spec})
+}
+
+// taints returns what the pods of lossy require if they have their node tainted, according to one version of the requests. An edited request
+// does not: without a hash, no one knows what the pods required when they were created.
+func taints(requests []object) (values []any, taints bool) {
+	for _, o := range requests {
+		m, spec := below(o, "metadata"), below(o, "spec")
+		if m["namespace"] == lossy && m["generation"] == int64(1) && spec["onLoss"] == string(assayv1alpha1.LossTaint) {
+			term := below(spec, "required")["matchFeatures"].([]any)[0].(object)
+			values, _ := below(below(term, "matchExpressions"), "a0")["value"].([]any)
+			return values, true
+		}
+	}
+	return nil, false
+}
+
+// loses reports whether the pods of lossy have a node with a NodeFeature tainted, according to one version of the requests.
+func (w *world) loses(requests []object, feature object) bool {
+	values, taints := taints(requests)
+	return taints && w.lacking(feature, values...)
 }
 
 // bindPod creates a pod that requires the feature on a node.
@@ -114,10 +144,9 @@ func requires(pods []object, node string) bool {
 	})
 }
 
-// lacking reports whether a NodeFeature is without the feature that pods require.
-func (w *world) lacking(feature object) bool {
-	a0 := below(below(below(w.resolved(feature), "attributes"), "test.attr"), "elements")["a0"]
-	return a0 != "1" && a0 != "2"
+// lacking reports whether a NodeFeature has none of the values that pods require.
+func (w *world) lacking(feature object, values ...any) bool {
+	return !slices.Contains(values, below(below(below(w.resolved(feature), "attributes"), "test.attr"), "elements")["a0"])
 }
 
 // idleness is since when a process has known all there is, up to a revision.
@@ -135,10 +164,10 @@ func (c *checker) look(p *program) {
 		return
 	}
 	p.looked = c.w.server.Revision()
-	pods := c.w.server.List("pods")
+	pods, requests := c.w.server.List("pods"), c.w.server.List("nodefeaturerequests")
 	for _, node := range c.w.names() {
 		own := c.w.server.Get("nodefeatures", namespace, node)
-		if !requires(pods, node) || own != nil && !c.w.lacking(own) {
+		if !requires(pods, node) || own != nil && !c.w.loses(requests, own) {
 			c.whole[p.name+" "+node] = time.Now()
 		}
 	}
@@ -204,6 +233,10 @@ func (c *checker) knew(name string, p *program, lost bool) bool {
 	case !lost && some:
 		return true
 	}
+	asked := c.w.server.Versions("nodefeaturerequests", from)
+	if !lost && slices.ContainsFunc(asked, func(requests []object) bool { _, taints := taints(requests); return !taints }) {
+		return true
+	}
 	features := c.last(name, p, inputs.DefaultGrace+patience)
 	for _, all := range c.w.server.Versions("nodefeatures", from) {
 		for _, f := range all {
@@ -212,7 +245,9 @@ func (c *checker) knew(name string, p *program, lost bool) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(features, func(f object) bool { return c.w.lacking(f) == lost })
+	return slices.ContainsFunc(asked, func(requests []object) bool {
+		return slices.ContainsFunc(features, func(f object) bool { return c.w.loses(requests, f) == lost })
+	})
 }
 
 // settledLoss checks the taint of a Node at the end.
@@ -220,7 +255,7 @@ func (c *checker) settledLoss(o object, nodes []object) {
 	name := below(o, "metadata")["name"].(string)
 	own := c.w.server.Get("nodefeatures", namespace, name)
 	_, tainted := c.w.keysOf(o)[lossKey]
-	lost := c.w.losing && requires(c.w.server.List("pods"), name) && own != nil && c.w.lacking(own)
+	lost := c.w.losing && requires(c.w.server.List("pods"), name) && own != nil && c.w.loses(c.w.server.List("nodefeaturerequests"), own)
 	switch {
 	case tainted && !lost:
 		c.w.violate("%s has the taint of lost features at the end, and no pod on it requires what it lacks", name)

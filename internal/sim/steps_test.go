@@ -271,6 +271,7 @@ func (w *world) environment() []weighted {
 		more = append(more, []weighted{
 			{usual, func() { w.bindPod(node()) }},
 			{seldom, w.deletePod},
+			{1, w.editRequest},
 			{usual, func() { w.setFeature(node(), w.n(2) == 0) }},
 			{usual, func() { w.drain(lossGrace) }},
 		}...)
