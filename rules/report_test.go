@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -171,7 +170,7 @@ func TestTheSizeCountsEveryPart(t *testing.T) {
 			t.Errorf("%s: 1,000 bytes more count %d", name, grown)
 		}
 	}
-	var null nfdv1alpha1.NodeFeatureRuleSpec = *parseSpec(t, `{rules: [{name: r, matchFeatures: [{feature: a.b, matchExpressions: {x: null}}]}]}`)
+	null := *parseSpec(t, `{rules: [{name: r, matchFeatures: [{feature: a.b, matchExpressions: {x: null}}]}]}`)
 	if _, report := rules.CompileSpec("o", &null, rules.Options{}); len(report.Errors) != 1 {
 		t.Errorf("an expression without content: %v, want one error", report.Errors)
 	}
