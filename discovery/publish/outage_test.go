@@ -23,6 +23,8 @@ type network struct {
 	mu    sync.Mutex
 	away  chan struct{} // closed while the server is unavailable
 	lose  bool          // carry out writes, and lose the responses
+	old   bool          // versions of watches are too old
+	fail  int           // number of reads of metadata that fail
 	calls []call
 }
 
@@ -73,7 +75,11 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.method = "WATCH"
 	}
 	n.mu.Lock()
-	away, lose := n.away, n.lose && r.Method != http.MethodGet
+	away, lose, old := n.away, n.lose && r.Method != http.MethodGet, n.old
+	if n.fail > 0 && c.method == http.MethodGet && r.Header.Get("Accept") == metadataOnly {
+		n.fail--
+		c.failed = true
+	}
 	select {
 	case <-away:
 		c.failed = true
@@ -83,6 +89,9 @@ func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.mu.Unlock()
 	if c.failed {
 		return nil, errUnavailable
+	}
+	if c.method == "WATCH" && r.URL.Query().Get("resourceVersion") != "" && old {
+		return &http.Response{StatusCode: http.StatusGone, Body: io.NopCloser(strings.NewReader(""))}, nil
 	}
 	if c.method == "WATCH" {
 		return &http.Response{StatusCode: http.StatusOK, Body: silent{r.Context(), away}}, nil
@@ -219,6 +228,32 @@ func TestManyWorkersAreNoStormAfterAnOutage(t *testing.T) {
 			t.Errorf("want at most %.0f, within %s", 1.2*mean, maxUnavailable)
 		}
 	}
+}
+
+// TestADeletionIsNoticedAlthoughTheReadAfterALostWatchFails: the object is read once a watch has missed events. If that failed, it was
+// not read again (found by seed 108615 of the simulator).
+func TestADeletionIsNoticedAlthoughTheReadAfterALostWatchFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork()
+		set, end := fleetOf(t, net, 1)
+		defer end()
+		set(0, "6.1")
+		synctest.Wait()
+		net.leave()
+		net.remove(collection + "/n0")
+		net.old, net.fail = true, 1
+		net.back()
+		time.Sleep(maxBackoff)
+		synctest.Wait()
+		if got := net.kernelOf(0); got != "6.1" || net.fail != 0 {
+			t.Errorf("kernel version %q after the object was deleted, want 6.1", got)
+		}
+		sent := len(net.sent())
+		time.Sleep(time.Hour / 3)
+		if more := net.sent()[sent:]; len(more) != 0 {
+			t.Errorf("requests afterwards: %v", more)
+		}
+	})
 }
 
 // TestALostResponseCostsOneRead checks that a write is sent again with the version that it was computed from.

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -196,10 +195,12 @@ func (r *runner) look(ctx context.Context) {
 	case hasCode(err, http.StatusNotFound):
 		r.live, r.absent = nil, true
 		r.repair(ctx, "the NodeFeature was deleted")
+	case ctx.Err() != nil:
 	case err != nil:
-		if !errors.Is(err, context.Canceled) {
-			r.opt.Observe(Event{Notice: "Cannot read the NodeFeature: " + err.Error()})
-		}
+		r.unsure = true
+		wait := r.failures.next(err)
+		r.retry.Reset(wait)
+		r.opt.Observe(Event{Notice: "Cannot read the NodeFeature: " + err.Error(), Retry: wait})
 	case r.observe(meta):
 		r.repair(ctx, "the NodeFeature was changed")
 	}
