@@ -41,6 +41,12 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 	defer cancel()
 	for {
 		select {
+		case s := <-r.sightings: // first: a write that does not know of another client's change is rejected
+			r.sighted(ctx, s)
+			continue
+		default:
+		}
+		select {
 		case <-ctx.Done():
 			return
 		case c := <-contents:
