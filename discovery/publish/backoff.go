@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,6 +23,10 @@ const (
 	// one: 667 with 15,000 workers, less than half of the 1,500 Lease renewals of their kubelets. An overloaded API server rejects
 	// most of them at little cost.
 	maxUnavailable = 45 * time.Second
+	// minReopen is the maximum delay before a watch that has ended is opened again. All watches end when an API server stops: 15,000
+	// workers open 500 a second, and an API server that starts on two cores rejects most of 15,000 within one. Meanwhile only a change of
+	// the NodeFeature by another client is noticed later.
+	minReopen = 30 * time.Second
 )
 
 // backoff doubles the maximum delay after each failure, with full jitter: a random delay between zero and the maximum spreads the
@@ -29,6 +34,7 @@ const (
 type backoff struct {
 	clock clock.WithTicker
 	rand  func() float64
+	min   time.Duration // maximum delay after the first failure; 0: minBackoff
 	max   time.Duration
 	bound time.Duration
 }
@@ -40,7 +46,7 @@ func (b *backoff) waiting() bool { return b.bound > 0 }
 
 // next returns the next delay, at least the one that the server requested.
 func (b *backoff) next(err error) time.Duration {
-	b.bound = max(min(2*b.bound, b.max), minBackoff)
+	b.bound = max(min(2*b.bound, b.max), cmp.Or(b.min, minBackoff))
 	wait := time.Duration(b.rand() * float64(b.bound))
 	var status *StatusError
 	if errors.As(err, &status) && status.RetryAfter > 0 {

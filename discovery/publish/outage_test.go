@@ -256,6 +256,33 @@ func TestADeletionIsNoticedAlthoughTheReadAfterALostWatchFails(t *testing.T) {
 	})
 }
 
+// TestWatchesAreNotOpenedTogether has the watches of all workers end, as they do when an API server stops. Before, workers opened them again
+// within a second, and an API server that had just started rejected most of thousands.
+func TestWatchesAreNotOpenedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = 300
+		net := newNetwork()
+		set, end := fleetOf(t, net, nodes)
+		defer end()
+		for i := range nodes {
+			set(i, "6.1")
+		}
+		synctest.Wait()
+		net.leave()
+		net.back()
+		returned := time.Now()
+		time.Sleep(minReopen)
+		synctest.Wait()
+		seconds := make([]int, int(minReopen.Seconds())+1)
+		for _, c := range net.sent() {
+			seconds[int(c.at.Sub(returned).Seconds())]++
+		}
+		if most := 3 * nodes / len(seconds); len(net.sent()) != nodes || slices.Max(seconds) > most {
+			t.Errorf("requests by second: %v, want %d in all and at most %d in each", seconds, nodes, most)
+		}
+	})
+}
+
 // TestALostResponseCostsOneRead checks that a write is sent again with the version that it was computed from.
 func TestALostResponseCostsOneRead(t *testing.T) {
 	for name, next := range map[string]string{"the same content": "6.2", "the previous content": "6.1", "other content": "6.3"} {

@@ -155,7 +155,7 @@ func (r *runner) follow(ctx context.Context) {
 	r.node, r.watched = r.identity.Node, true
 	w := &watcher{
 		client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion,
-		wait: r.backoff(maxBackoff), out: r.sightings,
+		wait: &backoff{clock: r.opt.Clock, rand: r.opt.Rand, min: minReopen, max: maxBackoff}, out: r.sightings,
 	}
 	r.watching.Go(func() { w.run(ctx) })
 }

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watchTimeout is the timeout of a watch. HTTP/2 pings check the connection, so a long watch costs nothing and a short one costs a
-// request.
+// watchTimeout is the maximum timeout of a watch, and half of it the minimum, so that the watches of workers that started together do not end
+// together. HTTP/2 pings check the connection, so a long watch costs nothing and a short one costs a request.
 const watchTimeout = time.Hour
 
 // sighting is an event of a watcher.
@@ -59,7 +59,7 @@ func (w *watcher) stream(ctx context.Context) error {
 		"watch":               {"true"},
 		"fieldSelector":       {"metadata.name=" + w.name},
 		"allowWatchBookmarks": {"true"},
-		"timeoutSeconds":      {strconv.Itoa(int(watchTimeout.Seconds()))},
+		"timeoutSeconds":      {strconv.Itoa(int((1 + w.wait.rand()) / 2 * watchTimeout.Seconds()))},
 	}
 	lost := w.version == ""
 	if !lost {

@@ -67,34 +67,34 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 	}{
 		"AfterItsNormalEnd": {
 			[]answer{{code: 200, body: watched("MODIFIED", "6") + watched("BOOKMARK", "7")}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "0s open", "0s changed 6", "1s watch from 7", "1s open"},
+			[]string{"0s watch from 5", "0s open", "0s changed 6", "30s watch from 7", "30s open"},
 		},
 		"AfterADeletion": {
 			[]answer{{code: 200, body: watched("DELETED", "6")}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "0s open", "0s deleted 6", "1s watch from 6", "1s open"},
+			[]string{"0s watch from 5", "0s open", "0s deleted 6", "30s watch from 6", "30s open"},
 		},
 		"AfterFailures": {
 			[]answer{{code: 503}, {code: 503}, {code: 503}, {code: 200, open: true}},
 			[]string{
-				"0s watch from 5", "0s API server answered 503 Service Unavailable", "1s watch from 5", "1s API server answered 503 Service Unavailable",
-				"3s watch from 5", "3s API server answered 503 Service Unavailable", "7s watch from 5", "7s open",
+				"0s watch from 5", "0s API server answered 503 Service Unavailable", "30s watch from 5", "30s API server answered 503 Service Unavailable",
+				"1m30s watch from 5", "1m30s API server answered 503 Service Unavailable", "3m30s watch from 5", "3m30s open",
 			},
 		},
 		"SoonAfterAnEvent": {
 			[]answer{{code: 503}, {code: 503}, {code: 200, body: watched("BOOKMARK", "6")}, {code: 503}, {code: 200, open: true}},
 			[]string{
-				"0s watch from 5", "0s API server answered 503 Service Unavailable", "1s watch from 5", "1s API server answered 503 Service Unavailable",
-				"3s watch from 5", "3s open", "4s watch from 6", "4s API server answered 503 Service Unavailable", "6s watch from 6", "6s open",
+				"0s watch from 5", "0s API server answered 503 Service Unavailable", "30s watch from 5", "30s API server answered 503 Service Unavailable",
+				"1m30s watch from 5", "1m30s open", "2m0s watch from 6", "2m0s API server answered 503 Service Unavailable", "3m0s watch from 6", "3m0s open",
 			},
 		},
 		// Events may have been missed, but the watch has not failed.
 		"FromNowIfItsVersionIsTooOld": {
 			[]answer{{code: 410}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "1s watch from now", "1s open, events may be lost"},
+			[]string{"0s watch from 5", "30s watch from now", "30s open, events may be lost"},
 		},
 		"FromNowIfItsVersionIsTooOldMeanwhile": {
 			[]answer{{code: 200, body: `{"type":"ERROR","object":{"code":410,"message":"too old"}}`}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "0s open", "1s watch from now", "1s open, events may be lost"},
+			[]string{"0s watch from 5", "0s open", "30s watch from now", "30s open, events may be lost"},
 		},
 		"RarelyIfItIsForbidden": {
 			[]answer{{code: 403}, {code: 200, open: true}},
@@ -103,7 +103,7 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 		"AfterNonsense": {
 			[]answer{{code: 200, body: `{"type":"MODIFIED","object":7}`}, {code: 200, body: `{"type":"ERROR","object":7}`}, {code: 200, open: true}},
 			[]string{
-				"0s watch from 5", "0s open", "0s decode watch event", "1s watch from 5", "1s open", "1s watch NodeFeature", "3s watch from 5", "3s open",
+				"0s watch from 5", "0s open", "0s decode watch event", "30s watch from 5", "30s open", "30s watch NodeFeature", "1m30s watch from 5", "1m30s open",
 			},
 		},
 	} {
@@ -123,7 +123,7 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 				out := make(chan sighting)
 				w := &watcher{
 					client: &Client{base: "http://server", http: &http.Client{Transport: &answers{tc.answers, note}}}, namespace: "ns", name: "n",
-					version: "5", wait: &backoff{clock: clock.RealClock{}, rand: func() float64 { return 1 }, max: maxBackoff}, out: out,
+					version: "5", wait: &backoff{clock: clock.RealClock{}, rand: func() float64 { return 1 }, min: minReopen, max: maxBackoff}, out: out,
 				}
 				var running sync.WaitGroup
 				running.Go(func() { w.run(ctx) })
