@@ -27,8 +27,8 @@ const DefaultShare = 0.05
 // beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute
 
-// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache. After that, its write is considered
-// failed.
+// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache, again from the end of a successful write on.
+// After that, the write is considered failed.
 const maxLag = time.Minute
 
 // Gate allows nodes to have taints that evict pods, one after another. It is safe for concurrent use.
@@ -45,9 +45,13 @@ type Gate struct {
 }
 
 type allowed struct {
-	zone string
-	at   time.Time
+	zone    string
+	at      time.Time
+	writing bool
 }
+
+// lagging reports whether the taint may still show up.
+func (a allowed) lagging(now time.Time) bool { return a.writing || now.Sub(a.at) < maxLag }
 
 // NewGate returns a gate for a process that begins to lead: see Lead.
 func NewGate(limits Evictions, c clock.PassiveClock) *Gate {
@@ -82,7 +86,7 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	if a, found := g.allowed[node]; found && now.Sub(a.at) < maxLag {
+	if a, found := g.allowed[node]; found && a.lagging(now) {
 		return true, Held{}
 	}
 	if wait := g.limits.Every - now.Sub(g.last); wait > 0 {
@@ -106,8 +110,25 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 		}
 	}
 	g.last, g.seen = now, time.Time{}
-	g.allowed[node] = allowed{zone, now}
+	g.allowed[node] = allowed{zone: zone, at: now}
 	return true, Held{}
+}
+
+// Write records that the taints of a node are about to be written, and returns a function to call when the write has ended. An allowed
+// node counts as tainted meanwhile.
+func (g *Gate) Write(node string) (ended func(success bool)) {
+	set := func(writing, renew bool) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if a, ok := g.allowed[node]; ok {
+			if a.writing = writing; renew {
+				a.at = g.clock.Now()
+			}
+			g.allowed[node] = a
+		}
+	}
+	set(true, false)
+	return func(success bool) { set(false, success) }
 }
 
 // zones returns the zone of each node that has such a taint, or was allowed one that the fleet does not show yet.
@@ -117,7 +138,7 @@ func (g *Gate) zones(now time.Time) map[string]string {
 		zones = map[string]string{}
 	}
 	for node, a := range g.allowed {
-		if _, shown := g.fleet.Zones[node]; shown || now.Sub(a.at) >= maxLag {
+		if _, shown := g.fleet.Zones[node]; shown || !a.lagging(now) {
 			delete(g.allowed, node)
 			continue
 		}

@@ -110,6 +110,31 @@ func TestNodesCountBeforeTheCacheShowsThem(t *testing.T) {
 	allow("n4", "a", true) // the writes of the others failed
 }
 
+// TestANodeCountsWhileItsTaintIsWritten: the write of a taint took six minutes, and another node was allowed before the cache showed it (found
+// by seed 108648 of the simulator).
+func TestANodeCountsWhileItsTaintIsWritten(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+	gate := NewGate(Evictions{Every: time.Second, Share: 0.5}, clock)
+	stale := func() Fleet { return Fleet{Nodes: 2} }
+	allow := func(node string, after time.Duration, want bool) {
+		t.Helper()
+		clock.SetTime(clock.Now().Add(after))
+		if ok, held := gate.Allow(node, "", stale); ok != want {
+			t.Errorf("%s: allowed %t, want %t: %s", node, ok, want, held.Why)
+		}
+	}
+	allow("n1", time.Second, true)
+	ended := gate.Write("n1")
+	allow("n2", 6*maxLag, false)
+	ended(true)
+	allow("n2", maxLag-time.Second, false) // the cache may be behind
+	gate.Write("n2")(true)                 // another taint
+	allow("n2", time.Second, true)
+	gate.Write("n2")(false) // the permission does not last longer
+	allow("n1", maxLag, true)
+	allow("n2", time.Second, false)
+}
+
 // A standby that took over long after its start could allow a node although its predecessor had just allowed one.
 func TestANewLeaderWaitsForTheMinimumInterval(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1700000000, 0))
