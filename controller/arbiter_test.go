@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,45 @@ func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
 	becomes(w, marker, "encoded instances announced", func(marker *corev1.ConfigMap) bool {
 		return marker.Annotations[assayv1alpha1.EncodedInstancesAnnotation] == assayv1alpha1.EncodedInstancesEnabled
 	})
+}
+
+// TestTheControllerListsTheSetsInUse: workers of new nodes name these sets without reading them.
+func TestTheControllerListsTheSetsInUse(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	stays, goes, junk := w.set(M{"stays": "1"}), w.set(M{"goes": "1"}), w.set(M{"junk": "1"})
+	for _, s := range []*assayv1alpha1.NodeFeatureSet{stays, goes, junk} {
+		testkit.Create(w, w, s)
+	}
+	w.publishSets(w.namespace, "n1", stays)
+	f := w.publishSets(w.namespace, "n2", goes)
+	m := w.start(useClock)
+	lists := func(names ...string) {
+		t.Helper()
+		slices.Sort(names)
+		testkit.Eventually(t, fmt.Sprintf("marker that lists %q", names), func(ctx context.Context) error {
+			clock.Step(time.Second)
+			marker := &corev1.ConfigMap{}
+			err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}, marker)
+			if got := marker.Annotations[assayv1alpha1.KnownFeatureSetsAnnotation]; err == nil && got != strings.Join(names, ",") {
+				err = fmt.Errorf("it lists %q", got)
+			}
+			return err
+		})
+	}
+	lists(stays.Name, goes.Name)
+	w.becomesAfter(clock, time.Second, goes, "counted set", counted(1))
+	w.becomesAfter(clock, time.Second, stays, "counted set", counted(1))
+	if err := w.Delete(w.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	lists(stays.Name) // the other one will be deleted
+	m.stop()
+	w.start(useClock)
+	late := w.set(M{"late": "1"})
+	testkit.Create(w, w, late)
+	w.publishSets(w.namespace, "n2", late)
+	lists(stays.Name, late.Name)
 }
 
 // TestWorkersAreAskedForMissingSets has a set that was never created, and one that is deleted by hand while NodeFeatures are complete.

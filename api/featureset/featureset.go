@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -26,6 +27,15 @@ const (
 	// maxPrefix is the maximum length of the readable prefix of a name. The names of features are shorter.
 	maxPrefix = 100
 )
+
+// Announcement returns the annotations of the ConfigMap in which a controller announces that it reads feature sets of this version, and
+// encoded instances.
+func Announcement() map[string]string {
+	return map[string]string{
+		assayv1alpha1.FeatureSetFormatAnnotation: Version,
+		assayv1alpha1.EncodedInstancesAnnotation: assayv1alpha1.EncodedInstancesEnabled,
+	}
+}
 
 // Name returns the name of the set with these features, which must be exactly one, in valid UTF-8. It does not depend on the
 // encoding: absent and empty maps, and the order of keys, make no difference.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,18 +18,24 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 )
 
-// announce has workers know that sets and encoded instances are read: they publish them only if the ConfigMap says so. It waits while a master of NFD runs
-// in the namespace, which is about to be replaced: it does not read sets, and would remove the labels that depend on them.
-func (a *arbiter) announce(ctx context.Context) error {
+// announce writes the ConfigMap without which workers publish neither sets nor encoded instances. It waits while a master of NFD runs in
+// the namespace, which is about to be replaced: it does not read sets, and would remove the labels that depend on them. It also lists the
+// sets in use; nil: they are not known yet.
+func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 	marker := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
 	err := a.client.Get(ctx, key, marker)
 	announced := marker.DeepCopy()
 	announced.Namespace, announced.Name = key.Namespace, key.Name
-	metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.FeatureSetFormatAnnotation, featureset.Version)
-	metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.EncodedInstancesAnnotation, assayv1alpha1.EncodedInstancesEnabled)
+	for name, value := range featureset.Announcement() {
+		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, name, value)
+	}
+	if known := marker.Annotations[assayv1alpha1.KnownFeatureSetsAnnotation]; inUse != nil {
+		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.KnownFeatureSetsAnnotation, join(known, inUse))
+	}
 	if err == nil && maps.Equal(marker.Annotations, announced.Annotations) {
 		return nil
 	}
@@ -51,6 +58,31 @@ func (a *arbiter) announce(ctx context.Context) error {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// join returns a list of at most maxKnown sets in use. Those that are listed already stay, so that the list changes rarely.
+func join(known string, inUse []string) string {
+	listed := strings.Split(known, ",")
+	list := slices.DeleteFunc(slices.Clone(inUse), func(name string) bool { return !slices.Contains(listed, name) })
+	for _, name := range inUse {
+		if len(list) < maxKnown && !slices.Contains(listed, name) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, ",")
+}
+
+// inUse returns the sets that NodeFeatures name and that are not about to be deleted, those of most nodes first.
+func inUse(list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) []string {
+	names := []string{}
+	for i := range list {
+		if set := &list[i]; featureset.Known(set.Name) == nil && usage.Missing[set.Name] == nil && unusedSince(set).IsZero() && (named(set) || usage.Nodes[set.Name] > 0) {
+			names = append(names, set.Name)
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return usage.Nodes[b] - usage.Nodes[a] })
+	return names
 }
 
 // predecessor returns the name of a Deployment in the namespace that runs a master of NFD, or an empty string.

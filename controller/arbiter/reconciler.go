@@ -40,6 +40,9 @@ const (
 	collectInterval = 2 * time.Minute
 	// discoverInterval is the time between two searches for any set, while no NodeFeature names one.
 	discoverInterval = 10 * time.Minute
+	// maxKnown is the maximum number of sets that the marker lists: 8 kB, which every worker reads when it starts. Nodes of 20 kinds have
+	// about 120. Workers read the sets that are not listed one by one.
+	maxKnown = 128
 	// pause is the minimum time between two passes: a fleet that starts changes what is in use thousands of times.
 	pause = time.Second
 	// retry is the time after which a pass that failed is repeated.
@@ -88,18 +91,17 @@ func (a *arbiter) Start(ctx context.Context) error {
 
 // pass does everything that is due, and returns when something is due again. An error in one step does not keep the others.
 func (a *arbiter) pass(ctx context.Context) (time.Duration, error) {
-	err := a.announce(ctx)
 	if !a.sets.Synced() {
-		return a.opt.Interval, errors.Join(err, a.discover(ctx))
+		return a.opt.Interval, errors.Join(a.announce(ctx, nil), a.discover(ctx))
 	}
 	usage := a.sets.Usage()
 	wait, failed := a.request(ctx, usage)
 	var list assayv1alpha1.NodeFeatureSetList
 	if listed := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); listed != nil {
-		return a.opt.Interval, errors.Join(err, failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
+		return a.opt.Interval, errors.Join(failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
 	}
 	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureSet) int { return strings.Compare(a.Name, b.Name) })
-	err = errors.Join(err, failed, a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
+	err := errors.Join(failed, a.announce(ctx, inUse(list.Items, usage)), a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
 	later, failed := a.report(ctx, list.Items, usage)
 	return min(wait, later, a.opt.Interval), errors.Join(err, failed)
 }

@@ -60,6 +60,7 @@ type shared struct {
 	pause  time.Duration        // mean delay before next; 0: the marker has not been read yet
 	next   time.Time            // when to read the marker again, unless on
 	turned bool                 // the delay before the first change to sets has been determined
+	known  []string             // sets that existed when the marker was read; nil after the first publication
 	names  map[string]sharedSet // by kind and name of the feature, for the latest content
 	inline map[string]time.Time // sets that could not be created, and when to retry
 }
@@ -95,6 +96,7 @@ func (p *Publisher) share(ctx context.Context, id Identity, spec nfdv1alpha1.Nod
 			spec.FeatureSets = append(spec.FeatureSets, set.name)
 		}
 	}
+	p.shared.known = nil
 	slices.Sort(spec.FeatureSets)
 	if p.shared.encode && len(spec.FeatureSets) > 0 {
 		err = encode(&spec)
@@ -135,6 +137,7 @@ func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 	}
 	p.shared.on = err == nil && meta.annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version
 	p.shared.encode = meta.annotations[assayv1alpha1.EncodedInstancesAnnotation] == assayv1alpha1.EncodedInstancesEnabled
+	p.shared.known = strings.Split(meta.annotations[assayv1alpha1.KnownFeatureSetsAnnotation], ",")
 	p.shared.pause = min(max(2*p.shared.pause, firstMarkerInterval), checkInterval)
 	p.shared.next = now.Add(p.jittered(p.shared.pause))
 	return p.shared.on, nil
@@ -209,10 +212,11 @@ func remove(from, set *nfdv1alpha1.Features) {
 	}
 }
 
-// ensure creates a set if necessary, and reports whether it exists. A set that the stored NodeFeature names exists unless the
-// controller reports it as missing.
+// ensure creates a set if necessary, and reports whether it exists. A set that the stored NodeFeature names, or the controller lists,
+// exists unless the controller reports it as missing.
 func (p *Publisher) ensure(ctx context.Context, id Identity, set sharedSet) (bool, error) {
-	if p.live != nil && slices.Contains(p.live.spec.FeatureSets, set.name) && !slices.Contains(p.missing(), set.name) {
+	named := p.live != nil && slices.Contains(p.live.spec.FeatureSets, set.name) || slices.Contains(p.shared.known, set.name)
+	if named && !slices.Contains(p.missing(), set.name) {
 		return true, nil
 	}
 	now := p.opt.Clock.Now()

@@ -110,6 +110,26 @@ func TestSharesLargeFeatures(t *testing.T) {
 			t.Errorf("requests, -want +got:\n%s", diff)
 		}
 	})
+	t.Run("NamesASetThatTheControllerListsWithoutReadingIt", func(t *testing.T) {
+		announced := clone(s.get(marker))
+		announced["metadata"].(map[string]any)["annotations"].(map[string]any)[assayv1alpha1.KnownFeatureSetsAnnotation] = "another," + names[0]
+		s.set(marker, announced)
+		n3 := n1
+		n3.Node, n3.NodeUID = "n3", "third-uid"
+		p := newPublisher(t, s, n3, share)
+		mustPublish(t, p, large("6.1"))
+		if diff := cmp.Diff([]string{"GET " + collection + "/n3", "GET " + marker, "POST " + collection}, s.took()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s", diff)
+		}
+		// It is deleted at that moment.
+		s.remove(sets + "/" + names[0])
+		p.live.annotations = map[string]string{assayv1alpha1.MissingFeatureSetsAnnotation: names[0]}
+		mustPublish(t, p, large("6.1"))
+		if s.get(sets+"/"+names[0]) == nil {
+			t.Error("the set is missing")
+		}
+		s.took()
+	})
 	t.Run("CreatesAgainWhatTheControllerMisses", func(t *testing.T) {
 		s.remove(sets + "/" + names[0])
 		p.live.annotations = map[string]string{assayv1alpha1.MissingFeatureSetsAnnotation: names[0]}
@@ -127,7 +147,7 @@ func TestSharesLargeFeatures(t *testing.T) {
 	})
 }
 
-// TestEncodesInstances: a controller that reads encoded instances gets those that are in no set as one string.
+// TestEncodesInstances tests that instances outside of sets are encoded once the controller has announced that it reads them.
 func TestEncodesInstances(t *testing.T) {
 	s := sharing(t)
 	mustPublish(t, newPublisher(t, s, n1, share), large("6.1"))

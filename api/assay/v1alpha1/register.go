@@ -74,6 +74,9 @@ const (
 	// spec.encodedInstances of NodeFeatures.
 	EncodedInstancesAnnotation = GroupName + "/encoded-instances"
 	EncodedInstancesEnabled    = "enabled"
+	// KnownFeatureSetsAnnotation on that ConfigMap lists NodeFeatureSets that exist, separated by commas, so that a worker need not
+	// read each of them before it names it.
+	KnownFeatureSetsAnnotation = GroupName + "/known-feature-sets"
 	// NodeConditionsAnnotation on a Node lists the types of the conditions that the controller owns there: sorted, separated by commas.
 	NodeConditionsAnnotation = GroupName + "/node-conditions"
 	// FeaturesReadyCondition is the type of the condition of a Node that is True once all rules are applied to the features
