@@ -32,6 +32,7 @@ import (
 	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -173,8 +174,14 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	setGlobalLog()
 	sameNames := true
 	sets := featuresets.New(w.namespace)
+	caches := controller.Cache(w.namespace, 0, sets)
+	direct, err := nodefeature.Direct(rest)
+	if err != nil {
+		w.Fatal(err)
+	}
+	caches.NewInformer = direct(caches.NewInformer)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme: scheme, Cache: controller.Cache(w.namespace, 0, sets), Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {

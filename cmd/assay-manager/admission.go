@@ -60,8 +60,12 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	}
 	budget, sets := controller.NewBudget(f.namespace), featuresets.New(f.namespace)
 	options.FeatureRoom = budget.Fits
+	caches, err := direct(config, admissionCache(f.namespace, budget, sets))
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: admissionCache(f.namespace, budget, sets),
+		Scheme: scheme, Cache: caches,
 		Metrics:                metrics,
 		HealthProbeBindAddress: address(f.port),
 	})

@@ -144,9 +144,13 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	}
 	again := true // the controller names are registered again after a change of the configuration
 	sets := featuresets.New(f.namespace)
+	caches, err := direct(rest, controller.Cache(f.namespace, s.InformerPageSize, sets))
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
-		Cache:                   controller.Cache(f.namespace, s.InformerPageSize, sets),
+		Cache:                   caches,
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),

@@ -108,9 +108,13 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	budget, sets := controller.NewBudget(f.namespace), featuresets.New(f.namespace)
+	caches, err := direct(rest, extenderCache(f.namespace, budget, sets))
+	if err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                 scheme,
-		Cache:                  extenderCache(f.namespace, budget, sets),
+		Cache:                  caches,
 		Metrics:                metricsserver.Options{BindAddress: "0"}, // served by the extender's server, with authorization
 		HealthProbeBindAddress: "0",
 	})

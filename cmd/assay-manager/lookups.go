@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -78,6 +79,16 @@ func admissionCache(namespace string, budget *nodefeature.Budget, sets *features
 			&assayv1alpha1.NodeFeatureSet{}: {Namespaces: own},
 		},
 	}
+}
+
+// direct returns the options with informers that decode watches of NodeFeatures themselves.
+func direct(config *rest.Config, options cache.Options) (cache.Options, error) {
+	wrap, err := nodefeature.Direct(config)
+	if err != nil {
+		return options, err
+	}
+	options.NewInformer = wrap(options.NewInformer)
+	return options, nil
 }
 
 // templates returns a lookup of templates in the cache.

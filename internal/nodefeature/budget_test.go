@@ -26,8 +26,8 @@ func published(t testing.TB, namespace string, number int, node string, bytes in
 		Namespace: namespace, Name: fmt.Sprintf("f%03d", number), UID: "u", ResourceVersion: fmt.Sprint(number + 1),
 		CreationTimestamp: metav1.Unix(int64(number), 0), Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node},
 	}}
-	text := fmt.Sprintf(`{"attributes":{"a":{"elements":{"v":"%d"}}}}`, number)
-	if err := json.Unmarshal([]byte(text), &f.Spec.Features); err != nil || f.Spec.Features.Err != nil {
+	text := fmt.Sprintf(`{"features":{"attributes":{"a":{"elements":{"v":"%d"}}}}}`, number)
+	if err := json.Unmarshal([]byte(text), &f.Spec); err != nil || f.Spec.Features.Err != nil {
 		t.Fatal(err, f.Spec.Features.Err)
 	}
 	f.Spec.Features.Bytes = bytes

@@ -45,18 +45,8 @@ type Features struct {
 	Bytes int
 }
 
-// UnmarshalJSON decodes features to shared facts. It never fails; see Err.
-func (f *Features) UnmarshalJSON(raw []byte) error {
-	f.decode(raw, "")
-	return nil
-}
-
-func (f *Features) decode(raw []byte, encoded string) {
-	f.Facts, f.Err = facts.DecodeWith(raw, encoded, interner)
-	f.Bytes = len(raw) + len(encoded)
-}
-
-// UnmarshalJSON decodes a spec: its encoded instances become part of its features. It scans the text once more, and not twice as
+// UnmarshalJSON decodes a spec. Its features and encoded instances become shared facts; if they are invalid, it sets Features.Err and
+// returns no error. It scans the text once more, and not twice as
 // encoding/json does: decoding is most of the time that a controller with thousands of nodes takes to start.
 func (s *Spec) UnmarshalJSON(raw []byte) error {
 	*s = Spec{}
@@ -79,7 +69,8 @@ func (s *Spec) UnmarshalJSON(raw []byte) error {
 		features = []byte("{}")
 	}
 	if err == nil && features != nil {
-		s.Features.decode(features, encoded)
+		s.Features.Facts, s.Features.Err = facts.DecodeWith(features, encoded, interner)
+		s.Features.Bytes = len(features) + len(encoded)
 	}
 	return err
 }

@@ -1,0 +1,180 @@
+package nodefeature
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// streamed is a NodeFeature as an API server sends it in one line.
+const streamed = `{"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature", "metadata": {"name": "n1", "namespace": "assay-system",` +
+	` "uid": "u", "resourceVersion": "7", "generation": 2, "creationTimestamp": "2026-11-23T10:00:00Z", "labels": {"l": "ö\n"},` +
+	` "annotations": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "w"}],` +
+	` "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}, "spec": {"labels": {"x": "y"}, "featureSets": ["s-v1-0"],` +
+	` "features": {"attributes": {"a.b": {"elements": {"name": "value"}}}, "flags": {"c.d": {"elements": {"flag": {}}}}},` +
+	` "encodedInstances": "{\"network.virtual\":{\"elements\":[{\"attributes\":{\"plain\":\"veth0\",\"escaped\":\"\\u00e4\"}}]}}"}}`
+
+func decoderOf(text string) *events {
+	body := io.NopCloser(strings.NewReader(text))
+	return &events{body: body, lines: bufio.NewReaderSize(body, 16)} // the minimum: a line is longer
+}
+
+func TestEventsAreWhatTheirJSONIs(t *testing.T) {
+	var want NodeFeature
+	if err := json.Unmarshal([]byte(streamed), &want); err != nil {
+		t.Fatal(err)
+	}
+	want.TypeMeta, want.ManagedFields = metav1.TypeMeta{}, nil
+	kinds := []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark}
+	var text strings.Builder
+	for _, kind := range kinds {
+		text.WriteString(`{"type":"` + string(kind) + `","object":` + streamed + "}\n")
+	}
+	d := decoderOf(text.String())
+	for _, kind := range kinds {
+		got, object, err := d.Decode()
+		if err != nil || got != kind {
+			t.Fatalf("%s, %v, want %s", got, err, kind)
+		}
+		for i := range d.line { // the next event is read into the same memory
+			d.line[i] = '#'
+		}
+		f := object.(*NodeFeature)
+		if !f.Spec.Features.Same(want.Spec.Features.Facts) || f.Spec.Features.Bytes != want.Spec.Features.Bytes || f.Spec.Features.Err != nil {
+			t.Errorf("features %v, want %v", f.Spec.Features.Features(), want.Spec.Features.Features())
+		}
+		text, err := json.Marshal(f.Spec.Features)
+		if err != nil || !strings.Contains(string(text), `"plain":"veth0"`) || strings.Contains(string(text), "#") {
+			t.Errorf("features %s, %v", text, err)
+		}
+		f.Spec.Features = want.Spec.Features
+		if !equality.Semantic.DeepEqual(f, &want) {
+			t.Errorf("got %+v\nwant %+v", f, &want)
+		}
+	}
+	if _, _, err := d.Decode(); !errors.Is(err, io.EOF) {
+		t.Errorf("error %v at the end", err)
+	}
+}
+
+func TestEventsThatAreNoObjects(t *testing.T) {
+	_, object, err := decoderOf(`{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}` + "\n").Decode()
+	if err != nil || !apierrors.IsResourceExpired(apierrors.FromObject(object)) {
+		t.Errorf("%+v, %v, want an expired resourceVersion", object, err)
+	}
+	for text, want := range map[string]string{
+		`{"type": "ADDED", "object": ` + streamed:                            "unexpected EOF",
+		`{"type": "RENAMED", "object": ` + streamed + "}\n":                  `invalid type "RENAMED"`,
+		`{"type": "ADDED", "object": {"metadata": {"name": 1}}}` + "\n":      "decode NodeFeature",
+		`{"type": "ADDED", "object": {"spec": {"labels": {"a": 1}}}}` + "\n": "decode NodeFeature",
+		`{"type": "ERROR", "object": 1}` + "\n":                              "decode watch event",
+		`{"type": 1, "object": {}}` + "\n":                                   "decode watch event",
+		`{"type": "ADDED", "object": ` + streamed + "} trailing\n":           "decode watch event",
+		"not JSON\n":               "decode watch event",
+		`{"type": "ADDED"}` + "\n": "decode NodeFeature",
+		`{"type": "ERROR"}` + "\n": "decode watch event",
+		`{"type": "ADDED", "object": {"metadata": {"name": "unfinished"}` + "\n": "decode watch event",
+	} {
+		if _, object, err := decoderOf(text).Decode(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, error %v, want %q", text, object, err, want)
+		}
+	}
+	// As before, features that cannot be read are an error of the object, and not of the watch.
+	_, object, err = decoderOf(`{"type": "ADDED", "object": {"metadata": {"name": "n1"}, "spec": {"features": []}}}` + "\n").Decode()
+	if f, ok := object.(*NodeFeature); err != nil || !ok || f.Spec.Features.Err == nil || f.Name != "n1" {
+		t.Errorf("%+v, %v, want an object with an error", object, err)
+	}
+}
+
+// TestALargeEventIsNotKept: the buffer of the largest event is memory that every later one needs not.
+func TestALargeEventIsNotKept(t *testing.T) {
+	long := `{"type": "BOOKMARK", "object": {"metadata": {"annotations": {"a": "` + strings.Repeat("x", 2*maxLine) + `"}}}}` + "\n"
+	short := `{"type": "BOOKMARK", "object": {}}` + "\n"
+	d := decoderOf(long + short)
+	for range 2 {
+		if _, _, err := d.Decode(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cap(d.line) > maxLine {
+		t.Errorf("the buffer has %d bytes after a short event", cap(d.line))
+	}
+}
+
+// TestWatchesOfItsOwn watches a server through the constructor of informers that Direct returns.
+func TestWatchesOfItsOwn(t *testing.T) {
+	var query, path string
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"type": "ADDED", "object": `+streamed+"}\n")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query, path = r.URL.RawQuery, r.URL.Path
+		answer(w, r)
+	}))
+	defer server.Close()
+	wrap, err := Direct(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lw cache.ListerWatcher
+	inner := Paged(0)
+	constructor := wrap(func(of cache.ListerWatcher, o runtime.Object, _ time.Duration, i cache.Indexers) cache.SharedIndexInformer {
+		lw = of
+		return inner(of, o, 0, i)
+	})
+	given := &cache.ListWatch{}
+	if constructor(given, &metav1.PartialObjectMetadata{}, 0, nil); lw != cache.ListerWatcher(given) {
+		t.Error("informers of other kinds have a watch of their own")
+	}
+	constructor(given, &NodeFeature{}, 0, nil)
+	open := func() (watch.Interface, error) {
+		return cache.ToWatcherWithContext(lw).WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5", AllowWatchBookmarks: true})
+	}
+
+	w, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*NodeFeature).Name != "n1" {
+		t.Errorf("event %+v", e)
+	}
+	if _, more := <-w.ResultChan(); more {
+		t.Error("the watch goes on after the server has ended it")
+	}
+	if path != "/apis/nfd.k8s-sigs.io/v1alpha1/nodefeatures" || !strings.Contains(query, "watch=true") ||
+		!strings.Contains(query, "resourceVersion=5") || !strings.Contains(query, "allowWatchBookmarks=true") {
+		t.Errorf("request %s?%s", path, query)
+	}
+
+	answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusGone)
+		_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}`)
+	}
+	if _, err := open(); !apierrors.IsResourceExpired(err) {
+		t.Errorf("error %v, want an expired resourceVersion", err)
+	}
+
+	answer = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	w, err = open()
+	if err != nil {
+		t.Fatalf("a connection that breaks: %v, want a watch that ends, after which informers watch again and do not list", err)
+	}
+	if _, more := <-w.ResultChan(); more {
+		t.Error("the watch of a broken connection has an event")
+	}
+}
