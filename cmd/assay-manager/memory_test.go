@@ -56,6 +56,27 @@ func TestGarbageIsLimitedAfterEachCollection(t *testing.T) {
 	}
 }
 
+func TestAnIdleManagerGivesMemoryBackOnce(t *testing.T) {
+	const start = 40 << 20
+	for name, test := range map[string]struct {
+		before, given, now uint64
+		want               bool
+	}{
+		"Start":            {0, 0, 10 << 20, false},
+		"Busy":             {start, 0, start + restBytes, false},
+		"AfterTheStart":    {start, 0, start + 50<<10, true},
+		"Idle":             {start, start, start + 50<<10, false},
+		"SmallChange":      {start + 5<<20, start, start + 5<<20, false},
+		"AfterManyChanges": {start + restGarbage, start, start + restGarbage + 50<<10, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := rests(test.before, test.given, test.now); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
 func TestFindsTheMemoryLimitOfItsContainer(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string

@@ -21,6 +21,7 @@ func runManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.Add(afterCaches); err != nil {
 		return err
 	}
+	go giveBack(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
 	select {
