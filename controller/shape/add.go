@@ -4,6 +4,8 @@ package shape
 import (
 	"context"
 	"maps"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -63,7 +65,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shape").
 		For(&assayv1alpha1.NodeShape{}, builder.WithPredicates(informer.SpecChanged)).
-		Watches(&corev1.Node{}, settled{opt.Labels}).
+		Watches(&corev1.Node{}, &settled{labels: opt.Labels}).
 		Complete(r)
 }
 
@@ -76,23 +78,34 @@ func (r *Reconciler) shapeOf(node any) ([]string, error) {
 }
 
 // settled enqueues the shapes of a node after a delay.
-type settled struct{ labels []string }
+type settled struct {
+	labels []string
+	nodes  atomic.Int64 // in the cluster
+}
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func (s settled) enqueue(q queue, nodes ...client.Object) {
+// delay returns how long changes are batched.
+func (s *settled) delay() time.Duration {
+	return min(maxDelay, delay*time.Duration(1+s.nodes.Load()/delayNodes))
+}
+
+func (s *settled) enqueue(q queue, nodes ...client.Object) {
 	for _, n := range nodes {
 		if name, _ := keyOf(n.GetLabels(), s.labels); name != "" {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, delay)
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}, s.delay())
 		}
 	}
 }
 
 // Create implements handler.EventHandler.
-func (s settled) Create(_ context.Context, e event.CreateEvent, q queue) { s.enqueue(q, e.Object) }
+func (s *settled) Create(_ context.Context, e event.CreateEvent, q queue) {
+	s.nodes.Add(1)
+	s.enqueue(q, e.Object)
+}
 
 // Update implements handler.EventHandler. Most updates of Nodes are heartbeats.
-func (s settled) Update(_ context.Context, e event.UpdateEvent, q queue) {
+func (s *settled) Update(_ context.Context, e event.UpdateEvent, q queue) {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	if before.UID != after.UID || ready(before) != ready(after) ||
 		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
@@ -103,9 +116,12 @@ func (s settled) Update(_ context.Context, e event.UpdateEvent, q queue) {
 }
 
 // Delete implements handler.EventHandler.
-func (s settled) Delete(_ context.Context, e event.DeleteEvent, q queue) { s.enqueue(q, e.Object) }
+func (s *settled) Delete(_ context.Context, e event.DeleteEvent, q queue) {
+	s.nodes.Add(-1)
+	s.enqueue(q, e.Object)
+}
 
 // Generic implements handler.EventHandler.
-func (settled) Generic(context.Context, event.GenericEvent, queue) {}
+func (*settled) Generic(context.Context, event.GenericEvent, queue) {}
 
-var _ handler.EventHandler = settled{}
+var _ handler.EventHandler = &settled{}

@@ -23,6 +23,10 @@ import (
 const (
 	// delay is how long changes of nodes are batched: when a rule changes, all nodes of a shape change one after the other.
 	delay = 5 * time.Second
+	// delayNodes is the number of Nodes in the cluster for which delay is added once more, up to maxDelay. A pass reads all nodes of a
+	// shape, and while all nodes change, passes over all shapes were a third of the CPU time of the controller.
+	delayNodes = 1000
+	maxDelay   = time.Minute
 	// forgetAfter is how long a shape without nodes is kept: node groups for quarterly jobs are empty for that long.
 	forgetAfter = 90 * 24 * time.Hour
 )
