@@ -70,8 +70,9 @@ func (r *rule) firstOfAny(why func(*match.Matcher) string) string {
 // read them as rule.matched, whether or not they are written yet. Every pod may read rule.matched, so variables of sensitive rules
 // that may read masked values are omitted.
 func (o *Outcome) Produced() map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, o.Labels())
+	labels := o.Labels()
+	out := make(map[string]string, len(labels))
+	maps.Copy(out, labels)
 	var state matchedState
 	for i, r := range o.results {
 		state.add(o.program.rules[i], o.program.toldOthers(o.program.rules[i], r))

@@ -166,10 +166,24 @@ func (o *Outcome) Origin(kind keys.Kind, key string) (Origin, bool) {
 // Rules returns the result of each rule in evaluation order.
 func (o *Outcome) Rules() []RuleOutcome {
 	out := make([]RuleOutcome, len(o.results))
+	for i := range out {
+		out[i] = o.rule(i)
+	}
+	return out
+}
+
+func (o *Outcome) rule(i int) RuleOutcome {
+	rule, r := o.program.rules[i], o.results[i]
+	return RuleOutcome{
+		Ref: rule.ref, Matched: r.matched, Skipped: r.skipped, Err: r.err, Partial: r.partial, Sensitive: rule.set.sensitive,
+	}
+}
+
+// Faulty returns the results of the rules whose evaluation failed, at least for some instances, in evaluation order.
+func (o *Outcome) Faulty() (out []RuleOutcome) {
 	for i, r := range o.results {
-		rule := o.program.rules[i]
-		out[i] = RuleOutcome{
-			Ref: rule.ref, Matched: r.matched, Skipped: r.skipped, Err: r.err, Partial: r.partial, Sensitive: rule.set.sensitive,
+		if r.err != nil || r.partial != nil {
+			out = append(out, o.rule(i))
 		}
 	}
 	return out

@@ -19,6 +19,9 @@ type correction struct {
 	times times
 }
 
+// Any reports whether a key was recently corrected.
+func (c *Corrections) Any() bool { return len(c.keys) > 0 }
+
 // About reports whether a key was recently corrected to this value.
 func (c *Corrections) About(key, value string) bool {
 	known, ok := c.keys[key]

@@ -51,6 +51,13 @@ func NewChanges(c clock.PassiveClock) *Changes {
 	return &Changes{clock: c, seed: maphash.MakeSeed(), nodes: map[string][]write{}, lists: map[uint64][]uint64{}, swept: c.Now()}
 }
 
+// Any reports whether a key of the node can be flapping.
+func (c *Changes) Any(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.nodes[node]) >= Limit
+}
+
 // Held reports whether a key is flapping, and how long to leave it alone.
 func (c *Changes) Held(node, key string) (time.Duration, bool) {
 	c.mu.Lock()

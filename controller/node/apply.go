@@ -124,22 +124,5 @@ func changes(p *plan.Plan) []string {
 	return out
 }
 
-// stepID identifies a step in a plan.
-type stepID struct {
-	kind keys.Kind
-	key  string
-}
-
-func idOf(s plan.Step) stepID { return stepID{s.Kind, s.Key} }
-
-// identify returns the IDs of steps: the first plan of a node has more than a hundred.
-func identify(steps []plan.Step) map[stepID]bool {
-	out := make(map[stepID]bool, len(steps))
-	for _, s := range steps {
-		out[idOf(s)] = true
-	}
-	return out
-}
-
 // name returns a key with its kind.
 func name(s plan.Step) string { return string(s.Kind) + " " + s.Key }

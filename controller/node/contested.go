@@ -18,7 +18,7 @@ func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan
 	known.fixing = nil
 	p = p.Without(func(s plan.Step) bool {
 		undone := known.undone(s)
-		wait, contested := known.corrections.Held(name(s), s.New, now)
+		wait, contested := known.contests(s, now)
 		switch {
 		case contested:
 			again = sooner(again, wait)
@@ -26,12 +26,25 @@ func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan
 				r.events.Eventf(j.node, corev1.EventTypeWarning, "KeyContested",
 					"another client keeps changing the %s %s; it is left alone for %s", s.Kind, s.Key, wait.Round(time.Second))
 			}
-		case undone || known.corrections.About(name(s), s.New):
+		case undone || known.corrects(s):
 			known.fixing = append(known.fixing, s)
 		}
 		return contested
 	})
 	return p, again
+}
+
+// contests reports whether another client keeps changing the key of a step back, and how long to leave it alone.
+func (m *memo) contests(s plan.Step, now time.Time) (time.Duration, bool) {
+	if !m.corrections.Any() {
+		return 0, false
+	}
+	return m.corrections.Held(name(s), s.New, now)
+}
+
+// corrects reports whether a step writes what was recently corrected.
+func (m *memo) corrects(s plan.Step) bool {
+	return m.corrections.Any() && m.corrections.About(name(s), s.New)
 }
 
 // undone reports whether a step restores a value that this process wrote: the desired value is unchanged, and the Node's annotation

@@ -138,6 +138,9 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 // flapping leaves flapping keys alone unless the rules caused the change.
 func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	again := time.Duration(0)
+	if !r.changes.Any(j.node.Name) {
+		return p, 0
+	}
 	p = p.Without(func(s plan.Step) bool {
 		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
 			return false

@@ -92,6 +92,9 @@ func (m *memo) refuse(s plan.Step, now time.Time) {
 
 // refuses reports whether a step was rejected recently, and how long not to retry it.
 func (m *memo) refuses(s plan.Step, now time.Time) (time.Duration, bool) {
+	if len(m.refusals) == 0 {
+		return 0, false
+	}
 	last, ok := m.refusals[name(s)]
 	if !ok || last.value != s.New {
 		return 0, false

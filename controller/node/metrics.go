@@ -59,7 +59,7 @@ func newMetrics() *metrics {
 
 // rejected counts outputs of rules that are not written.
 func (m *metrics) rejected(o *rules.Outcome) {
-	for _, r := range o.Rules() {
+	for _, r := range o.Faulty() {
 		if r.Err != nil {
 			m.errors.Inc()
 		}

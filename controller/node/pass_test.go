@@ -177,7 +177,7 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 		w.publish(link("up"))
 		w.pass()
 		if held, _ := w.r.breaker.Held(); held != 0 {
-			t.Error("the breaker still holds a removal that is no longer planned")
+			t.Error("the breaker still holds the removal, which the plan does not contain anymore")
 		}
 		w.clock.Step(hold)
 		w.publish(link("down"))
@@ -313,7 +313,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	}
 }
 
-// TestTheFirstPassConfirmsDeletions starts with a record of a previous leader, which names an object that is no longer active.
+// TestTheFirstPassConfirmsDeletions starts with the record of a previous leader. The record lists the key of an inactive object.
 func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	w := newPasses(t)
 	w.publish(link("up"))

@@ -195,7 +195,8 @@ func (j *judge) changed(id string) bool {
 }
 
 // cover returns the keys that a plan adds to the node.
-func (j *judge) cover(p *plan.Plan) (out []provenance.Gave) {
+func (j *judge) cover(p *plan.Plan) []provenance.Gave {
+	out := make([]provenance.Gave, 0, len(p.Steps))
 	for _, s := range p.Steps {
 		if s.Mark || s.Op != plan.Add && s.Op != plan.Change && s.Op != plan.Adopt {
 			continue
@@ -213,9 +214,9 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 	if j.outcome.Failed != nil && err == nil {
 		return // the node keeps its keys
 	}
-	held, carried := map[string]heldKey{}, identify(p.Steps)
+	held := map[string]heldKey{}
 	for _, s := range wish.Steps {
-		done := carried[idOf(s)]
+		done := p.Has(s)
 		switch {
 		case s.Takes() && (!done || err != nil):
 			held[name(s)] = heldKey{keyOf(s), j.givers(s)}

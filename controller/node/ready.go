@@ -114,16 +114,15 @@ func (r *Reconciler) judgeNothing(j *judge, have *corev1.NodeCondition) (want *c
 // waiting lists the steps of the desired plan that a later pass will carry out. It leaves out keys that the API server rejects or that
 // another client keeps changing: they are reported elsewhere, and may never be written. The taint of lost features is not for new pods.
 func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
-	doing := make(map[string]bool, len(p.Steps))
-	for _, s := range p.Steps {
-		doing[name(s)] = true
-	}
 	now := r.clock.Now()
 	for _, s := range wish.Steps {
+		if s.Mark || p.Has(s) {
+			continue
+		}
 		_, refused := j.known.refuses(s, now)
-		_, contested := j.known.corrections.Held(name(s), s.New, now)
+		_, contested := j.known.contests(s, now)
 		_, flaps := r.changes.Held(j.node.Name, name(s))
-		if s.Mark || doing[name(s)] || refused || contested || flaps || j.lost(s) {
+		if refused || contested || flaps || j.lost(s) {
 			continue
 		}
 		text := name(s)

@@ -37,7 +37,7 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		if known.waits != "" && r.evicts(s) {
 			complain(s, "it evicts pods, and has to wait: "+known.waits)
 		}
-		if _, contested := known.corrections.Held(name(s), s.New, now); contested {
+		if _, contested := known.contests(s, now); contested {
 			complain(s, fmt.Sprintf("another client keeps changing it, and it is corrected at most %d times in %s", flap.CorrectionLimit, flap.CorrectionWindow))
 		}
 	}

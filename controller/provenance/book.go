@@ -128,8 +128,10 @@ func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
 			b.changes++
 		}
 	}
-	if len(list) > 0 {
-		b.pending[node] = append(b.pending[node], list...)
+	if before := b.pending[node]; before != nil {
+		b.pending[node] = slices.Concat(before, list)
+	} else if len(list) > 0 {
+		b.pending[node] = list
 	}
 	want := b.changes
 	b.mu.Unlock()

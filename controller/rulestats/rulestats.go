@@ -133,7 +133,7 @@ func (t *Stats) Summary(object string) Summary {
 
 func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
 	c := &contribution{outcome: o, complaints: complaints, failed: o.Failed}
-	for _, r := range o.Rules() {
+	for _, r := range o.Faulty() {
 		if r.Err != nil {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
 		}

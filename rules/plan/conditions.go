@@ -65,7 +65,7 @@ func (p *Plan) WithReady(want *corev1.NodeCondition) *Plan {
 	default:
 		return p
 	}
-	out := p.with(append(slices.Clone(p.Steps), s))
+	out := p.with(slices.Concat(p.Steps, []Step{s}))
 	slices.SortFunc(out.Steps, compareSteps)
 	out.own(keys.Condition, s.Key, want != nil)
 	return out

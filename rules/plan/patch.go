@@ -43,7 +43,7 @@ type patchSpec struct {
 // conditions and the records of them in one write, so that a crash leaves no keys without an owner. It includes the resourceVersion
 // from which the plan was computed, so that it cannot overwrite later writes of other clients. It returns nil if there is nothing to do.
 func (p *Plan) Patch() []byte {
-	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: map[string]*string{}}}
+	out := patch{Metadata: patchMetadata{Annotations: p.recordAfter(), Labels: make(map[string]*string, len(p.Steps))}}
 	amounts := map[string]*string{}
 	var conditions []patchCondition
 	for i := range p.Steps {

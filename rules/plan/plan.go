@@ -109,11 +109,12 @@ type Plan struct {
 	policy Policy
 	now    metav1.Time
 	owned  map[keys.Kind]map[string]bool // owned keys after the plan is applied
+	exact  map[keys.Kind]bool            // whether the record on the Node is what it would be written as without steps
 }
 
 // Compute returns the plan for a Node.
 func Compute(state State, want Desired, policy Policy) *Plan {
-	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}}
+	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}, exact: map[keys.Kind]bool{}}
 	p.compare(keys.Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
 	p.compare(keys.Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
 	p.compare(keys.Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
@@ -143,22 +144,26 @@ func (s Step) Takes() bool {
 
 // Without returns the plan without the steps that drop selects. Their keys keep their values and owners.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
-	var kept, dropped []Step
-	for _, s := range p.Steps {
-		if drop(s) {
-			dropped = append(dropped, s)
-		} else {
-			kept = append(kept, s)
+	out := p // until a step is dropped: most plans keep all of theirs, and are not copied
+	for i, s := range p.Steps {
+		dropped := drop(s)
+		if dropped && out == p {
+			out = p.with(slices.Clone(p.Steps[:i]))
+		}
+		switch {
+		case dropped:
+			out.own(s.Kind, s.Key, s.ownedBefore)
+		case out != p:
+			out.Steps = append(out.Steps, s)
 		}
 	}
-	if len(dropped) == 0 {
-		return p
-	}
-	out := p.with(kept)
-	for _, s := range dropped {
-		out.own(s.Kind, s.Key, s.ownedBefore)
-	}
 	return out
+}
+
+// Has reports whether the plan has a step for the key of another step.
+func (p *Plan) Has(s Step) bool {
+	_, found := slices.BinarySearchFunc(p.Steps, s, compareSteps)
+	return found
 }
 
 // with returns a copy of the plan that has other steps.
@@ -234,16 +239,22 @@ func (p *Plan) mark(annotation, value string) {
 
 // compare plans one of the maps.
 func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
-	owned := map[string]bool{}
-	for _, key := range p.policy.Record.Parse(p.state.Annotations[annotation]) {
-		if key = p.policy.Record.resolve(key, have); p.policy.mayOwn(kind, key) {
+	recorded := p.policy.Record.Parse(p.state.Annotations[annotation])
+	owned := make(map[string]bool, max(len(recorded), len(want)))
+	p.owned[kind] = owned
+	for i, key := range recorded {
+		key = p.policy.Record.resolve(key, have)
+		recorded[i] = key
+		if p.policy.mayOwn(kind, key) {
 			owned[key] = true
 		}
 	}
+	p.Steps = slices.Grow(p.Steps, max(0, len(want)-len(owned))) // those of a new node
+	p.exact[kind] = len(owned) == len(recorded) && p.policy.Record.lists(p.state.Annotations[annotation], recorded)
 	for key, value := range want {
 		old, present := have[key]
-		s := Step{Kind: kind, Key: key, Old: old, New: value, ownedBefore: owned[key]}
-		s.Foreign = present && !owned[key]
+		ours := owned[key]
+		s := Step{Kind: kind, Key: key, Old: old, New: value, Foreign: present && !ours, ownedBefore: ours}
 		switch {
 		case s.Foreign && p.policy.KeepForeign:
 			p.Left = append(p.Left, s)
@@ -253,10 +264,12 @@ func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]
 		case !equal(old, value):
 			s.Op = Change
 			s.grows = kind == keys.Resource && p.grows(key, value)
-		case !owned[key]:
+		case !ours:
 			s.Op = Adopt
 		}
-		p.own(kind, key, true)
+		if !ours {
+			owned[key] = true
+		}
 		if s.Op != "" {
 			p.Steps = append(p.Steps, s)
 		}
@@ -271,6 +284,7 @@ func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]
 			s.Op = Forget
 		}
 		p.Steps = append(p.Steps, s)
+		delete(owned, key)
 	}
 }
 
@@ -316,5 +330,8 @@ func equalQuantity(a, b string) bool {
 var order = map[keys.Kind]int{keys.Label: 0, keys.Annotation: 1, keys.Resource: 2, keys.Condition: 3, keys.Taint: 4}
 
 func compareSteps(a, b Step) int {
-	return cmp.Or(cmp.Compare(order[a.Kind], order[b.Kind]), cmp.Compare(a.Key, b.Key))
+	if a.Kind == b.Kind {
+		return cmp.Compare(a.Key, b.Key)
+	}
+	return cmp.Compare(order[a.Kind], order[b.Kind])
 }

@@ -417,6 +417,45 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
+// TestARecordInAnotherFormIsWrittenAgain: nothing on the Node changes, but its record does not list exactly what is owned, in the form in
+// which it is written.
+func TestARecordInAnotherFormIsWrittenAgain(t *testing.T) {
+	const a, b = "feature.node.kubernetes.io/a", "feature.node.kubernetes.io/b"
+	for name, test := range map[string]struct {
+		record plan.Record
+		have   string
+		want   string // empty: nothing is written
+	}{
+		"Same":         {plan.Record{}, "a,b", ""},
+		"Unsorted":     {plan.Record{}, "b,a", "a,b"},
+		"Blank":        {plan.Record{}, "a, b", "a,b"},
+		"Twice":        {plan.Record{}, "a,a,b", "a,b"},
+		"Comma":        {plan.Record{}, "a,b,", "a,b"},
+		"LongNames":    {plan.Record{}, a + "," + b, "a,b"},
+		"Protected":    {plan.Record{}, "a,b,node.kubernetes.io/x", "a,b"},
+		"SameBare":     {plan.Record{Bare: true}, a + "," + b, ""},
+		"WithoutBare":  {plan.Record{Bare: true}, "a,b", a + "," + b},
+		"PartlyBefore": {plan.Record{Bare: true}, "a," + b, a + "," + b},
+	} {
+		t.Run(name, func(t *testing.T) {
+			labels := map[string]string{a: "1", b: "1"}
+			state := plan.State{Labels: labels, Annotations: map[string]string{test.record.Labels(): test.have}}
+			p := plan.Compute(state, plan.Desired{Labels: labels}, plan.Policy{Record: test.record})
+			var patch struct {
+				Metadata struct{ Annotations map[string]string }
+			}
+			if body := p.Patch(); body != nil {
+				if err := json.Unmarshal(body, &patch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := patch.Metadata.Annotations[test.record.Labels()]; got != test.want || len(p.Steps) > 0 {
+				t.Errorf("the record %q becomes %q, want %q; steps %v", test.have, got, test.want, p.Steps)
+			}
+		})
+	}
+}
+
 // TestRemovesEveryKeyThatIsNotWanted has nine taints and labels, of which one is desired: the others must be removed, whatever
 // their order.
 func TestRemovesEveryKeyThatIsNotWanted(t *testing.T) {

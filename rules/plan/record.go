@@ -67,13 +67,16 @@ const defaultPrefix = nfdv1alpha1.FeatureLabelNamespace + "/"
 // Parse returns the full names in a record.
 func (r Record) Parse(list string) []string {
 	var out []string
-	for _, name := range strings.Split(list, ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if name == "" {
 			continue
 		}
 		if !r.Bare && !strings.Contains(name, "/") {
 			name = defaultPrefix + name
+		}
+		if out == nil {
+			out = make([]string, 0, 1+strings.Count(list, ","))
 		}
 		out = append(out, name)
 	}
@@ -88,6 +91,18 @@ func (r Record) Format(names []string) string {
 	}
 	slices.Sort(short)
 	return strings.Join(slices.Compact(short), ",")
+}
+
+// lists reports whether a record is what Format returns for the names, which Parse returned for it and resolve completed.
+func (r Record) lists(record string, names []string) bool {
+	i, last := 0, ""
+	for short := range strings.SplitSeq(record, ",") {
+		if i == len(names) || short <= last || short != r.short(names[i]) {
+			return false
+		}
+		i, last = i+1, short
+	}
+	return i == len(names)
 }
 
 // short removes the default namespace from a name if Parse restores it. A record may contain invalid keys, such as a namespace
@@ -142,11 +157,18 @@ func (r Record) resolve(name string, have map[string]string) string {
 // because taints have their own patch.
 func (p *Plan) recordAfter() map[string]*string {
 	out := map[string]*string{}
-	p.recordInto(out, p.policy.Record.Labels(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Label]))))
-	p.recordInto(out, p.policy.Record.Annotations(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Annotation]))))
-	p.recordInto(out, p.policy.Record.Resources(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Resource]))))
-	p.recordInto(out, p.policy.Record.Conditions(), p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[keys.Condition]))))
+	p.recordKeys(out, p.policy.Record.Labels(), keys.Label)
+	p.recordKeys(out, p.policy.Record.Annotations(), keys.Annotation)
+	p.recordKeys(out, p.policy.Record.Resources(), keys.Resource)
+	p.recordKeys(out, p.policy.Record.Conditions(), keys.Condition)
 	return out
+}
+
+// recordKeys adds the change to the record of one kind. Without steps there is none if the record is as it would be written.
+func (p *Plan) recordKeys(out map[string]*string, annotation string, kind keys.Kind) {
+	if len(p.Steps) > 0 || !p.exact[kind] {
+		p.recordInto(out, annotation, p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[kind]))))
+	}
 }
 
 func (p *Plan) recordInto(out map[string]*string, annotation, value string) {

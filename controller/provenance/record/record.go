@@ -8,7 +8,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 
@@ -42,9 +41,14 @@ type Key uint32
 
 // KeyOf returns the hash of a key.
 func KeyOf(kind keys.Kind, key string) Key {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(string(kind) + " " + key)) // never fails
-	return Key(h.Sum32())
+	const offset, prime = 2166136261, 16777619 // FNV-1a; hash/fnv would allocate, for each label of each node
+	sum := uint32(offset)
+	for _, text := range [...]string{string(kind), " ", key} {
+		for i := range len(text) {
+			sum = (sum ^ uint32(text[i])) * prime
+		}
+	}
+	return Key(sum)
 }
 
 // Record lists the keys that rule objects have given to nodes. The zero Record belongs to a cluster about which nothing is known.
