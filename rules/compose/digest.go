@@ -164,14 +164,13 @@ func (c *canonical) mapping(v reflect.Value) {
 	c.out = append(c.out, '}')
 }
 
-// unescaped are the characters that need no escapes.
-const unescaped = " !#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
-
 // text writes a string. It uses encoding/json only if the string may need escapes.
 func (c *canonical) text(s string) {
-	if strings.Trim(s, unescaped) != "" {
-		c.any(s)
-		return
+	for i := range len(s) {
+		if b := s[i]; b < ' ' || b == '"' || b == '\\' || b >= 0x7f {
+			c.any(s)
+			return
+		}
 	}
 	c.out = append(c.out, '"')
 	c.out = append(c.out, s...)
