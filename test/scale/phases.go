@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -21,6 +23,7 @@ import (
 
 // Names of the phases, in their order.
 const (
+	phaseFirst         = "first nodes"
 	phasePublish       = "publish"
 	phaseLabel         = "label all"
 	phaseServers       = "start webhook, extender"
@@ -52,9 +55,11 @@ func (s *scale) phases() []phase {
 	all := s.options.nodes
 	replaced := max(1, all*replacedPercentage/100)
 	changes := min(s.changes, all, max(budget.Default.Nodes, int(budget.Default.Share*float64(all)))-1) // one more changes at the end
+	first := min(len(kinds), all-1)
 	return []phase{
-		{name: phasePublish, per: all, do: func(ctx context.Context, _ *phaseResult) error {
-			return s.fleet.Start(ctx, s.nodes, 0, s.counter(phasePublish, all))
+		{name: phaseFirst, per: first, do: func(ctx context.Context, _ *phaseResult) error { return s.introduce(ctx, s.nodes[:first]) }},
+		{name: phasePublish, per: all - first, do: func(ctx context.Context, _ *phaseResult) error {
+			return s.fleet.Start(ctx, s.nodes[first:], 0, s.counter(phasePublish, all-first))
 		}},
 		{name: phaseLabel, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			if err := s.startController(ctx); err != nil {
@@ -115,9 +120,12 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 		}
 	}
 	_, _ = fmt.Fprintf(s.progress, "%s\n", p.name)
-	before, err := s.snapshot(ctx)
-	if err != nil {
-		return err
+	before := s.last // a request between two phases belongs to the later one
+	if before == nil || p.prepare != nil {
+		var err error
+		if before, err = s.snapshot(ctx); err != nil {
+			return err
+		}
 	}
 	if s.result.Start == nil {
 		s.result.Start = &phaseResult{}
@@ -136,6 +144,7 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 	if err != nil {
 		return err
 	}
+	s.last = after
 	r.fill(after.since(before))
 	s.result.Phases = append(s.result.Phases, r)
 	_, _ = fmt.Fprintln(s.progress, r.line())
@@ -143,6 +152,44 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 		s.done(s.result)
 	}
 	return nil
+}
+
+// introduce has a controller label one node of each kind, so that it lists their sets for the workers of the other nodes. Then it stops the
+// controller: publication and labels are measured one after the other.
+func (s *scale) introduce(ctx context.Context, nodes []fleet.Node) error {
+	if err := s.startController(ctx); err != nil {
+		return err
+	}
+	if err := s.fleet.Start(ctx, nodes, 0, s.counter(phaseFirst, len(nodes))); err != nil {
+		return err
+	}
+	if err := s.labeled(ctx, phaseFirst, nodes, valueLabel, firstValue); err != nil {
+		return err
+	}
+	if s.shared {
+		if err := s.listed(ctx); err != nil {
+			return err
+		}
+	}
+	return s.Terminate(ctx, controllerName)
+}
+
+// listed waits until the controller lists all NodeFeatureSets for workers.
+func (s *scale) listed(ctx context.Context) error {
+	var sets assayv1alpha1.NodeFeatureSetList
+	if err := s.client.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	for {
+		marker := &corev1.ConfigMap{}
+		err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker}, marker)
+		if known := marker.Annotations[assayv1alpha1.KnownFeatureSetsAnnotation]; err != nil || len(strings.Split(known, ",")) >= len(sets.Items) {
+			return err
+		}
+		if err := sleep(ctx, idleInterval); err != nil {
+			return err
+		}
+	}
 }
 
 func (s *scale) labeled(ctx context.Context, phase string, nodes []fleet.Node, label, value string) error {

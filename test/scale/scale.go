@@ -13,11 +13,14 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -47,7 +50,8 @@ type scale struct {
 	observer *observer
 	fleet    *fleet.Fleet
 	nodes    []fleet.Node
-	created  int // nodes created so far, to number them
+	created  int       // nodes created so far, to number them
+	last     *snapshot // at the end of the latest phase
 	result   *result
 }
 
@@ -141,15 +145,13 @@ func installation() ([]client.Object, error) {
 	for i := range list.Items {
 		objects = append(objects, &list.Items[i])
 	}
-	return objects, nil
+	return append(objects, workerRights()...), nil
 }
 
 // marker returns the object with which a controller announces support for feature sets.
 func marker(namespace string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: map[string]string{
-			assayv1alpha1.FeatureSetFormatAnnotation: featureset.Version, assayv1alpha1.EncodedInstancesAnnotation: assayv1alpha1.EncodedInstancesEnabled,
-		},
+		Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker, Annotations: featureset.Announcement(),
 	}}
 }
 
@@ -166,7 +168,7 @@ func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFe
 	}
 }
 
-// createNodes creates Nodes with new names.
+// createNodes creates Nodes with new names, and tokens of their workers.
 func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error) {
 	progress := s.counter("create Nodes", count)
 	nodes := make([]fleet.Node, count)
@@ -178,11 +180,49 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
 		}
-		nodes[i] = fleet.Node{Number: s.created, Name: n.Name, UID: string(n.UID)}
+		token, err := s.token(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("create a token for the worker of %s: %w", n.Name, err)
+		}
+		nodes[i] = fleet.Node{Number: s.created, Name: n.Name, UID: string(n.UID), Token: token}
 		s.created++
 		progress(i + 1)
 	}
 	return nodes, nil
+}
+
+// token returns a token of the worker's ServiceAccount that is bound to a Node. Those of a kubelet are bound to a pod, and name its Node too.
+func (s *scale) token(ctx context.Context, n *corev1.Node) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To(int64(tokenLife.Seconds())),
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
+	}}
+	err := s.client.SubResource("token").Create(ctx, workerAccount(), request)
+	return request.Status.Token, err
+}
+
+// tokenLife is more than any run takes: workers of the harness do not renew their tokens.
+const tokenLife = 24 * time.Hour
+
+func workerAccount() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "assay-worker"}}
+}
+
+// workerRights lets workers do what the chart's role does.
+func workerRights() []client.Object {
+	account := workerAccount()
+	return []client.Object{
+		account,
+		&rbacv1.Role{ObjectMeta: account.ObjectMeta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures"}, Verbs: []string{"create", "get", "list", "watch", "patch"}},
+			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeaturesets"}, Verbs: []string{"create", "get"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{assayv1alpha1.FeatureSetMarker}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: account.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+		},
+	}
 }
 
 // counter returns a function that prints progress from time to time. It is safe for concurrent use.

@@ -67,6 +67,7 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 
 	phases := map[string]*phaseResult{}
 	created := 0
+	const first = 3 // of each kind one
 	for _, p := range r.Phases {
 		phases[p.Name] = p
 		created += p.Requests["POST nodeshapes"]
@@ -75,7 +76,9 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 		t.Errorf("%d NodeShapes were created and there are %d, the largest of %d bytes; want %d", created, r.Shapes, r.ShapeBytes, shapes)
 	}
 	want := []expected{
-		{phasePublish, "POST nodefeatures", nodes},
+		{phaseFirst, "POST nodefeatures", first},
+		{phasePublish, "POST nodefeatures", nodes - first},
+		{phasePublish, "GET nodefeatures", nodes - first},
 		{phasePublish, "PATCH nodefeatures", 0},
 		{phaseLabel, "PATCH nodes", 0},
 		{phaseIdle, "GET nodefeatures", 0},
@@ -96,8 +99,8 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 		{phasePods, "PATCH nodefeatures", nodes},
 		{phaseReplaced, "POST nodefeatures", 1},
 	}
-	// Once a node has named its sets, its worker does not read them again, and a new node finds those of the others.
-	for _, phase := range []string{phaseIdle, phaseChange, phaseWorkers, phasePods} {
+	// Once a node has named its sets, its worker does not read them again, and the controller lists them for new nodes.
+	for _, phase := range []string{phasePublish, phaseIdle, phaseChange, phaseWorkers, phasePods, phaseReplaced} {
 		want = append(want, expected{phase, "GET nodefeaturesets", 0})
 	}
 	for _, p := range r.Phases[1:] {
@@ -112,7 +115,7 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 			t.Errorf("%s: %d requests %s, want %d", want.phase, got, want.request, want.count)
 		}
 	}
-	if got := phases[phasePublish].Requests["POST nodefeaturesets"] > 0; got != shared {
+	if got := phases[phaseFirst].Requests["POST nodefeaturesets"] > 0; got != shared {
 		t.Errorf("sets were created: %t, want %t", got, shared)
 	}
 }

@@ -18,6 +18,8 @@ import (
 type Node struct {
 	Number    int
 	Name, UID string
+	// Token of its worker's ServiceAccount; empty: the worker has the credentials of Config.
+	Token string
 }
 
 // Fleet runs the publishers of all nodes. Set its exported fields before the first call. Its methods are safe for concurrent use,
@@ -90,7 +92,11 @@ func (f *Fleet) worker(n Node) *worker {
 
 // Launch runs the worker of a node, and returns at once. The worker publishes the last value.
 func (f *Fleet) Launch(ctx context.Context, n Node, generation int) error {
-	client, err := publish.NewClient(f.Config)
+	config := *f.Config
+	if n.Token != "" {
+		config.Cert, config.Key, config.Token = nil, nil, n.Token
+	}
+	client, err := publish.NewClient(&config)
 	if err != nil {
 		return err
 	}
