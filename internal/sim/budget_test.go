@@ -5,7 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/sim/apiserver"
@@ -66,13 +70,13 @@ type lostKey struct {
 // budget checks removals: not too many nodes may lose keys at once that no rule explains, unless one of the node's removals has been due
 // for the hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
 // removal, and counts its node then. It also counts a node on which it corrects another client's value.
-func (c *checker) budget(change apiserver.Change, name string, lost []lostKey, corrected bool) {
+func (c *checker) budget(change apiserver.Change, name string, lost, corrected []lostKey) {
 	nodes := c.lost[change.By]
 	if nodes == nil {
 		nodes = map[string]loss{}
 		c.lost[change.By] = nodes
 	}
-	maps.DeleteFunc(nodes, func(_ string, l loss) bool { return time.Since(l.at) >= removals.Window })
+	maps.DeleteFunc(nodes, func(_ string, l loss) bool { return time.Since(l.at) > removals.Window })
 	last, again := nodes[name]
 	var unexplained []lostKey
 	for _, l := range lost {
@@ -80,8 +84,13 @@ func (c *checker) budget(change apiserver.Change, name string, lost []lostKey, c
 			unexplained = append(unexplained, l)
 		}
 	}
-	if len(lost) > 0 || corrected {
-		nodes[name] = loss{time.Now(), last.counted || len(unexplained) > 0}
+	p := c.w.running(change.By)
+	if len(lost) > 0 || len(corrected) > 0 {
+		at := time.Now()
+		if p != nil {
+			at = p.queues.released[[2]string{"node", "/" + name}] // the write can be late
+		}
+		nodes[name] = loss{at, last.counted || len(unexplained) > 0}
 	}
 	count := 0
 	for _, l := range nodes {
@@ -90,16 +99,29 @@ func (c *checker) budget(change apiserver.Change, name string, lost []lostKey, c
 		}
 	}
 	limit := max(removals.Nodes, int(removals.Share*float64(len(c.w.server.List("nodes")))))
+	if failed, has := c.unwritten[change.By+" "+name]; has && time.Since(failed) < removals.Window {
+		again = true
+	}
 	if len(unexplained) == 0 || again || count <= limit {
 		return
 	}
 	longest := time.Duration(0)
-	for _, l := range unexplained {
+	for _, l := range slices.Concat(unexplained, corrected) {
 		longest = max(longest, c.unwanted(name, l.key, l.value))
+		if p != nil {
+			longest = max(longest, c.seenUnwanted(p, name, l.key, l.value))
+		}
 	}
 	if longest < removals.Hold {
 		l := unexplained[0]
 		c.w.violate("%s: %s=%s is taken away on the %s node within %s, %s after it was last wanted", name, l.key, l.value, ordinal(count), removals.Window, longest)
+	}
+}
+
+// failed records that a request of a process fails.
+func (c *checker) failed(p *program, r *apiserver.Request) {
+	if resource, name := r.Target(); resource == "nodes" && r.Writes() {
+		c.unwritten[p.name+" "+name] = time.Now()
 	}
 }
 
@@ -122,6 +144,45 @@ func (c *checker) unwanted(name, k, value string) time.Duration {
 		}
 	}
 	return removals.Hold
+}
+
+// pass is an evaluation of a node.
+type pass struct {
+	at              time.Time
+	rules, features int64 // minimum revision of the rules, and revision of the NodeFeatures; 0: unknown
+}
+
+// release lets a program process an item of a queue.
+func (w *world) release(p *program, item [2]string) {
+	if node, is := strings.CutPrefix(item[1], "/"); is && item[0] == "node" {
+		next := pass{at: time.Now(), rules: p.floor["nodefeaturerules"]}
+		for _, watch := range p.client.Watches() {
+			resource, at := watch.At()
+			if resource == "nodefeatures" && !watch.Initial() && (!w.sharing || w.check.complete(p)) {
+				next.features = at
+			}
+		}
+		p.passes[node] = append(p.passes[node], next)
+	}
+	p.queues.release(item)
+}
+
+// seenUnwanted returns how long a process has evaluated a node without the result that it has a key with its value: states that it had not
+// received, or that ended before it evaluated the node, do not count.
+func (c *checker) seenUnwanted(p *program, name, k, value string) (since time.Duration) {
+	for _, pass := range slices.Backward(p.passes[name]) {
+		if pass.features == 0 {
+			continue
+		}
+		features := byNode(name, c.w.server.At("nodefeatures", pass.features))
+		if !slices.ContainsFunc(distinct(c.w.server.Versions("nodefeaturerules", max(pass.rules, 1))), func(rules []object) bool {
+			return c.want.want(name, rules, features)[k] != value
+		}) {
+			break
+		}
+		since = time.Since(pass.at)
+	}
+	return since
 }
 
 // wanted returns the outputs of the rules at a revision.
@@ -199,4 +260,39 @@ func (c *checker) led(process string) {
 		}
 	}
 	c.w.leader = process
+}
+
+// The check counted the hold time of a removal from a state that the process had not evaluated: the key was wanted again for a moment (found by
+// seeds 14758 and 15892, and, with a state that had not arrived, 16441 and 16866).
+func TestTheHoldTimeIgnoresStatesThatWereNotEvaluated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		set := func(node string, values ...string) {
+			for _, v := range values {
+				w.facts[node]["a0"] = v
+				w.publish(node)
+			}
+		}
+		labeled := func(node string) bool {
+			return w.keysOf(w.server.Get("nodes", "", node))["label "+prefix+"r0"] != ""
+		}
+		set("n0", "1")
+		set("n1", "1")
+		w.boot()
+		w.drain(time.Hour)
+		set("n0", "0")
+		set("n1", "0")
+		w.drain(removals.Hold - time.Minute)
+		if labeled("n0") == labeled("n1") {
+			t.Fatalf("n0 has the label: %t, and n1: %t; the budget is one node", labeled("n0"), labeled("n1"))
+		}
+		set("n0", "1", "0")
+		set("n1", "1", "0")
+		w.drain(2 * time.Minute)
+		w.drain(time.Second) // an item of a queue that is due is released at the end of a wait
+		if labeled("n0") || labeled("n1") || len(w.violations) > 0 {
+			t.Errorf("n0 has the label: %t, and n1: %t; violations: %v", labeled("n0"), labeled("n1"), w.violations)
+		}
+	})
 }

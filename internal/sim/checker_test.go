@@ -22,8 +22,10 @@ type checker struct {
 	// contested is set, by node, if another client has changed keys of the controller, which it then leaves alone.
 	contested map[string]bool
 	lost      map[string]map[string]loss // by process and node: the last removal of a key
-	whole     map[string]time.Time       // by process and node: when it has surely seen last that the node lacks nothing
-	evicted   map[string]time.Time       // by process: since when the last taint that evicts pods can have been allowed
+	// unwritten is, by process and node, when a write of the Node last failed: the process can have counted a removal that it did not carry out.
+	unwritten map[string]time.Time
+	whole     map[string]time.Time // by process and node: when it has surely seen last that the node lacks nothing
+	evicted   map[string]eviction  // by process: the last taint that evicts pods
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
 	boots          map[string]any // by node: the boot that was last ready
@@ -42,8 +44,8 @@ type given struct {
 
 func newChecker(w *world) *checker {
 	return &checker{
-		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{},
-		contested: map[string]bool{}, evicted: map[string]time.Time{}, whole: map[string]time.Time{},
+		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{}, unwritten: map[string]time.Time{},
+		contested: map[string]bool{}, evicted: map[string]eviction{}, whole: map[string]time.Time{},
 		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{}, sets: map[string]bool{}, boots: map[string]any{},
 	}
 }
@@ -130,7 +132,7 @@ func (c *checker) change(change apiserver.Change) {
 		c.ours[name] = map[string]given{}
 	}
 	var lost []lostKey
-	corrected := false // another client's value of a key of the controller
+	var corrected []lostKey // another client's values of keys of the controller
 	for _, k := range slices.Sorted(maps.Keys(union(before, after))) {
 		old, had := before[k]
 		now, has := after[k]
@@ -163,7 +165,7 @@ func (c *checker) change(change apiserver.Change) {
 		case had && recordBefore[k] && wasOurs:
 			lost = append(lost, lostKey{k, old, was})
 		case had && recordBefore[k]:
-			corrected = true
+			corrected = append(corrected, lostKey{key: k, value: old})
 		}
 	}
 	c.budget(change, name, lost, corrected)
@@ -208,14 +210,14 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 // possible reports whether something is true of one of the states of a node that a process could have seen, with rules and NodeFeatures from
 // the given revisions on. A worker's features count for the grace period after their deletion; if the change takes a key, they surely do.
 func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, features []object) bool) bool {
-	last, features := c.last(name, p, grace), c.featuresOf(name, max(published, 1))
+	last, features := c.last(name, p, grace, takes), c.featuresOf(name, max(published, 1))
 	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
 	for _, ruleObjects := range distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1))) {
 		holds := func(features []object) bool { return is(c.want.want(name, ruleObjects, features), features) }
 		for _, of := range features {
 			own := slices.ContainsFunc(of, isOwn)
-			// The worker's features may be left out because a set is missing.
-			if c.w.sharing && !takes && holds(slices.DeleteFunc(slices.Clone(of), isOwn)) {
+			// The worker's features may be left out because a set is missing, or because they are of the previous node of this name.
+			if (c.w.sharing || c.w.replaced[name]) && !takes && holds(slices.DeleteFunc(slices.Clone(of), isOwn)) {
 				return true
 			}
 			for _, f := range last {
@@ -258,8 +260,9 @@ func distinct(versions [][]object) [][]object {
 
 // last returns the states of the NodeFeature of a worker, deleted within the grace period, that a process may have seen last: a write
 // on its way may follow from one of them although the worker has published again. If a watch has delivered the deletion, this is the state
-// before it. If a list lacked the object, it can be any earlier one.
-func (c *checker) last(name string, p *program, grace time.Duration) (last []object) {
+// before it. If a list lacked the object, it can be any earlier one. The grace period can begin as late as the process learns of the deletion;
+// a change that takes a key counts it from the deletion.
+func (c *checker) last(name string, p *program, grace time.Duration, takes bool) (last []object) {
 	var seen []object
 	partial := c.w.sharing || c.w.lacks(p.name) // its cache may lack the object, or a set that the object names
 	for _, change := range c.w.server.Since(0) {
@@ -267,10 +270,14 @@ func (c *checker) last(name string, p *program, grace time.Duration) (last []obj
 			continue
 		}
 		if seen = append(seen, change.Old); change.Type == apiserver.Deleted {
-			if !partial && p.client.Told(change.Revision) {
+			told, began := p.client.Told(change.Revision), change.Time
+			if !partial && !told.IsZero() {
 				seen = seen[len(seen)-1:]
 			}
-			if time.Since(change.Time) < grace {
+			if !takes && told.After(began) {
+				began = told
+			}
+			if time.Since(began) < grace {
 				last = append(last, seen...)
 			}
 			seen = nil

@@ -277,6 +277,7 @@ func (w *world) owned(o object, kind keys.Kind) (out []string) {
 func (w *world) replaceNode(node string) {
 	if w.server.Get("nodes", "", node) == nil {
 		w.addNode(node)
+		w.replaced[node] = true
 		if w.employs(node) {
 			w.hire(node)
 		} else {

@@ -19,6 +19,12 @@ import (
 // evictions is a pace at which a small fleet has to wait for taints that evict pods.
 var evictions = budget.Evictions{Every: 2 * time.Minute, Share: 0.4}
 
+// eviction is when a process gave a node a taint that evicts pods.
+type eviction struct {
+	node             string
+	allowed, written time.Time // allowed is the earliest time at which it can have been allowed
+}
+
 // again is how long the controller may write such a taint again without asking for permission, if the cache does not show it.
 const again = time.Minute
 
@@ -51,12 +57,17 @@ func (c *checker) pace(change apiserver.Change) {
 	}
 	c.turns[name]++
 	// The process asked for permission in this pass, or in an earlier one if it failed to write the taint.
+	pass := p.queues.released[[2]string{"node", "/" + name}]
 	last, before := c.evicted[p.name]
-	if c.evicted[p.name] = p.queues.released[[2]string{"node", "/" + name}]; !before {
-		last = p.queues.leads.Add(again)
+	if before && last.node == name && pass.Sub(last.written) < again {
+		return // it lost the taint in the meantime
 	}
-	if wait := evictions.Every - again; time.Since(last) < wait {
-		c.w.violate("%s gets a taint that evicts pods %s after another node, or after %s began to lead, and %s is the minimum", name, time.Since(last), p.name, wait)
+	c.evicted[p.name] = eviction{name, pass, time.Now()}
+	if !before {
+		last.allowed = p.queues.leads.Add(again)
+	}
+	if wait := evictions.Every - again; time.Since(last.allowed) < wait {
+		c.w.violate("%s gets a taint that evicts pods %s after another node, or after %s began to lead, and %s is the minimum", name, time.Since(last.allowed), p.name, wait)
 	}
 	if c.w.short[p.name+" nodes"] {
 		return // it may not know the nodes that have one
@@ -93,6 +104,28 @@ func TestATakeoverKeepsThePaceOfEvictions(t *testing.T) {
 		w.stop(w.running(w.holder))
 		w.drain(time.Hour)
 		if !w.check.full(w.server.List("nodes"), "") || len(w.violations) > 0 {
+			t.Error(w.violations)
+		}
+	})
+}
+
+// The check required the pace also of a node that lost the taint and got it again within a minute (found by seeds 15531 and 18977).
+func TestANodeMayGetItsEvictingTaintAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		w.boot()
+		w.drain(time.Hour)
+		w.do("user", http.MethodPatch, rulesPath+"/"+ruleName(0), object{"spec": object{"rules": []any{w.rule(0, 10, "0")}}})
+		for _, value := range []string{"1", "0", "1"} {
+			w.facts["n0"]["a0"] = value
+			w.publish("n0")
+			w.drain(time.Second)
+			if got := w.check.bears(w.server.Get("nodes", "", "n0")); got != (value == "1") {
+				t.Fatalf("a0 is %s, has the taint: %t", value, got)
+			}
+		}
+		if len(w.violations) > 0 {
 			t.Error(w.violations)
 		}
 	})

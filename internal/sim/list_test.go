@@ -39,7 +39,7 @@ func testIncompleteList(t *testing.T, change func(w *world)) {
 			t.Fatalf("the label is missing: %v", w.story)
 		}
 		change(w)
-		w.omitted = "vendor-n0"
+		w.omitted = "nodefeatures vendor-n0"
 		w.stop(w.programs[0])
 		w.boot()
 		w.drain(time.Minute)

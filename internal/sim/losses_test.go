@@ -237,7 +237,7 @@ func (c *checker) knew(name string, p *program, lost bool) bool {
 	if !lost && slices.ContainsFunc(asked, func(requests []object) bool { _, taints := taints(requests); return !taints }) {
 		return true
 	}
-	features := c.last(name, p, inputs.DefaultGrace+patience)
+	features := c.last(name, p, inputs.DefaultGrace+patience, true)
 	for _, all := range c.w.server.Versions("nodefeatures", from) {
 		for _, f := range all {
 			if m := below(f, "metadata"); m["namespace"] == namespace && m["name"] == name {

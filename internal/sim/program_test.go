@@ -97,6 +97,7 @@ type program struct {
 	// stopping says that it was asked to end.
 	stopping bool
 	sent     map[*apiserver.Request]bool // writes of Nodes
+	passes   map[string][]pass           // by node: the times at which it was evaluated
 	since    time.Time                   // since when they are, as far as can be seen
 	// unsure is the time until which it can act on the state before a failed request.
 	unsure time.Time
@@ -123,7 +124,7 @@ func startController(s *apiserver.Server, name string, losing bool, log logr.Log
 // cached Node what the program does not use.
 func prepare(s *apiserver.Server, name string, slim toolscache.TransformFunc, options ctrl.Options) (*program, *featuresets.Store, error) {
 	p := &program{
-		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, began: s.Revision(),
+		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, passes: map[string][]pass{}, began: s.Revision(),
 	}
 	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	scheme, err := scheme()

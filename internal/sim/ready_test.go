@@ -5,7 +5,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/node"
@@ -110,8 +114,11 @@ func (w *world) join() {
 	}
 }
 
-// mayClose reports whether something has happened to a node lately that makes it unready: a boot, or a loss of its NodeFeature.
+// mayClose reports whether a node may become unready: it has no NodeFeature, or has had none or has booted lately.
 func (c *checker) mayClose(name string) bool {
+	if c.w.server.Get("nodefeatures", namespace, name) == nil {
+		return true
+	}
 	return slices.ContainsFunc(c.w.server.Since(0), func(change apiserver.Change) bool {
 		if time.Since(change.Time) > inputs.DefaultGrace+patience {
 			return false
@@ -120,10 +127,30 @@ func (c *checker) mayClose(name string) bool {
 		case "nodes":
 			return change.Key == name && change.Type == apiserver.Modified && bootIn(change.Old) != bootIn(change.New)
 		case "nodefeatures":
-			return change.Key == namespace+"/"+name && change.Type == apiserver.Deleted
+			return change.Key == namespace+"/"+name && change.Type == apiserver.Added
 		}
 		return false
 	})
 }
 
 func bootIn(o object) any { return below(below(o, "status"), "nodeInfo")["bootID"] }
+
+// The check expected that a node becomes unready within 30 minutes of the loss of its NodeFeature, although there was no leader (found by
+// seeds 10005 and 11335).
+func TestANodeMayBecomeUnreadyLongAfterTheLossOfItsNodeFeature(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		w.boot()
+		w.drain(time.Minute)
+		w.deleteFeature("n0")
+		w.crash(w.programs[0])
+		w.drain(2 * quiet)
+		w.expireLease()
+		w.boot()
+		w.drain(quiet)
+		if ready, _ := readyOf(w.server.Get("nodes", "", "n0")); ready != "False" || len(w.violations) > 0 {
+			t.Errorf("ready is %q, violations: %v", ready, w.violations)
+		}
+	})
+}

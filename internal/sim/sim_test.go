@@ -7,12 +7,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +24,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 60, "number of schedules to run")
+	seeds = flag.Int("sim.seeds", 20, "number of schedules to run")
 	first = flag.Uint64("sim.first", 1, "the first seed")
 	seed  = flag.Uint64("sim.seed", 0, "run this schedule alone and print its story")
 	times = flag.Int("sim.runs", 2, "how often to run each schedule; the traces must agree")
@@ -101,8 +99,8 @@ func TestSchedules(t *testing.T) {
 // repeat runs a schedule again, as often as -sim.runs says, and compares the traces. It returns the run that failed, if one has.
 func repeat(t *testing.T, s uint64, w *world) *world {
 	t.Helper()
-	traces := map[uint64]int{w.hash: 1}
-	for n := 1; n < *times || len(traces) > 1 && n < doubtful; n++ {
+	traces, most, n := map[uint64]int{w.hash: 1}, 1, 1
+	for ; n < *times || len(traces) > 1 && !agree(most, n) && n < maxRuns; n++ {
 		again := run(t, newTape(s), logr.Discard())
 		if traces[again.hash]++; traces[again.hash] == 1 {
 			t.Logf("runs of seed %d differ: %s", s, firstDifference(w.story, again.story))
@@ -110,16 +108,26 @@ func repeat(t *testing.T, s uint64, w *world) *world {
 		if traces[again.hash] > traces[w.hash] && len(w.violations) == 0 || len(again.violations) > 0 {
 			w = again
 		}
+		most = max(most, traces[again.hash])
 	}
-	if most := slices.Max(slices.Collect(maps.Values(traces))); len(traces) > 1 && most < max(*times, doubtful)-1 {
-		t.Errorf("seed %d is not deterministic: %d different traces", s, len(traces))
+	if len(traces) > 1 && !agree(most, n) {
+		t.Errorf("seed %d is not deterministic: %d different traces, and %d of %d runs had the most frequent one", s, len(traces), most, n)
 	}
 	return w
 }
 
-// doubtful is how often a schedule runs after two runs have differed. All but one must agree: the operating system can interrupt a goroutine
-// during a step, so that another one goes first.
-const doubtful = 6
+// If two runs of a schedule have differed, it runs at least doubtful and at most maxRuns times.
+const (
+	doubtful = 6
+	maxRuns  = 30
+)
+
+// agree reports whether so many equal traces of n runs are enough: all but one of few, or four fifths of many. The others can differ because
+// the operating system has interrupted the process: the Go runtime takes a goroutine for one that has run too long then, and lets others
+// run first.
+func agree(most, n int) bool {
+	return n >= doubtful && most >= n-1 || n >= maxRuns && 5*most >= 4*n
+}
 
 func firstDifference(a, b []string) string {
 	for i := range a {

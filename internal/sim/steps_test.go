@@ -149,7 +149,7 @@ func (w *world) network(p *program) []weighted {
 		out = append(out, weighted{likely, func() {
 			r := one(w.tape, pending...)
 			text := r.String()
-			w.tell("%s: answer %s: %d", p.name, text, r.Answer())
+			w.tell("%s: answer %s: %d", p.name, text, w.answer(p, r))
 		}})
 		if written := nodesOf(pending); len(written) > 0 {
 			out = append(out, weighted{usual, func() { w.interfere(one(w.tape, written...)) }})
@@ -170,7 +170,7 @@ func (w *world) network(p *program) []weighted {
 			all := w.n(4) == 3
 			for watch.Waits() {
 				w.tell("%s: deliver to %s: %s", p.name, watch, watch.Next())
-				watch.Deliver()
+				w.deliver(watch)
 				if !all && !watch.Initial() {
 					break
 				}
@@ -181,7 +181,7 @@ func (w *world) network(p *program) []weighted {
 		out = append(out, weighted{likely, func() {
 			item := one(w.tape, items...)
 			w.tell("%s: %s works on %s", p.name, item[0], item[1])
-			p.queues.release(item)
+			w.release(p, item)
 		}})
 	}
 	initial := slices.DeleteFunc(slices.Clone(ready), func(w *apiserver.Watch) bool { return !w.Initial() })
@@ -207,6 +207,7 @@ func nodesOf(pending []*apiserver.Request) (names []string) {
 // hurt makes a request fail in some way.
 func (w *world) hurt(p *program, r *apiserver.Request) {
 	p.unsure = time.Now().Add(patience)
+	w.check.failed(p, r)
 	text := r.String()
 	switch w.n(6) {
 	case 0:

@@ -34,7 +34,7 @@ type world struct {
 	leader   string // process that last wrote a Node
 	deposed  map[string]bool
 	holder   string // process that holds the lease
-	omitted  string // name of the NodeFeature that the first list of a process lacks
+	omitted  string // resource and name of what the first list of a process lacks
 	start    time.Time
 	log      logr.Logger
 	faults   bool
@@ -54,6 +54,7 @@ type world struct {
 	facts             map[string]map[string]string // by node and attribute: the value on the host
 	versions          map[string]int               // by rule: number of edits
 	boots             map[string]int               // by node: number of boots
+	replaced          map[string]bool              // nodes that were deleted and created again
 	keys              map[string]map[string]string // version of a Node -> its keys
 	records           map[string]map[string]bool   // version of a Node -> the keys in its record
 
@@ -67,7 +68,7 @@ type world struct {
 func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
-		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
+		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, replaced: map[string]bool{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
 		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{},
 	}
 	w.check = newChecker(w)
@@ -174,25 +175,30 @@ func (w *world) all() []*program {
 	return out
 }
 
-// takeOver replaces a program whose successor's first list of NodeFeatures lacks one. A rule may be edited meanwhile.
+// takeOver replaces a program whose successor's first list of NodeFeatures or rules lacks one. A rule may be edited meanwhile. Without a rule,
+// removals are due after the hold time.
 func (w *world) takeOver(p *program) {
-	list := w.server.List("nodefeatures")
+	resource := one(w.tape, "nodefeatures", "nodefeatures", "nodefeaturerules")
+	list := w.server.List(resource)
 	if !p.synced || p.stopping || len(list) == 0 {
 		return
 	}
-	w.omitted = one(w.tape, list...)["metadata"].(object)["name"].(string)
+	w.omitted = resource + " " + one(w.tape, list...)["metadata"].(object)["name"].(string)
 	w.stop(p)
 	if w.n(2) == 1 {
 		w.editRule(w.n(3))
 	}
 	w.boot()
 	w.drain(time.Minute)
-	w.omitted = ""
+	if w.omitted = ""; resource == "nodefeaturerules" {
+		w.drain(quiet)
+	}
 }
 
-// omit drops the NodeFeature from a list that takeOver has chosen.
+// omit drops the object from a list that takeOver has chosen.
 func (w *world) omit(p *program, watch *apiserver.Watch) bool {
-	if resource, _ := watch.At(); w.omitted == "" || resource != "nodefeatures" || watch.Next() != "initial ADDED "+w.omitted {
+	resource, name, _ := strings.Cut(w.omitted, " ")
+	if watched, _ := watch.At(); w.omitted == "" || watched != resource || watch.Next() != "initial ADDED "+name {
 		return false
 	}
 	return w.skip(p, watch)
@@ -206,6 +212,7 @@ func (w *world) skip(p *program, watch *apiserver.Watch) bool {
 	}
 	w.tell("leave out for %s: %s", watch, about)
 	w.short[p.name+" "+watch.String()] = true
+	w.check.everywhere++ // its arrival later is a cause of writes
 	return true
 }
 
@@ -378,9 +385,28 @@ func (w *world) flow() (any bool) {
 	return any
 }
 
+// answer answers a request, and returns the status code.
+func (w *world) answer(p *program, r *apiserver.Request) int {
+	code := r.Answer()
+	if code >= http.StatusBadRequest {
+		w.check.failed(p, r)
+	}
+	return code
+}
+
+// deliver delivers the next event of a watch. Informers handle events that arrive together in an order that a `select` draws, so each is
+// handled before the next one arrives; initial objects differ, and are not handled before the last one.
+func (w *world) deliver(watch *apiserver.Watch) {
+	initial := watch.Initial()
+	if watch.Deliver(); !initial {
+		synctest.Wait()
+		w.seed()
+	}
+}
+
 func (w *world) flowOf(p *program) (any bool) {
 	for _, r := range p.requests() {
-		w.tell("answer %s: %d", r, r.Answer())
+		w.tell("answer %s: %d", r, w.answer(p, r))
 		p.answered++
 		w.wait()
 		any = true
@@ -391,14 +417,14 @@ func (w *world) flowOf(p *program) (any bool) {
 		}
 		for watch.Waits() {
 			if !w.omit(p, watch) {
-				watch.Deliver()
+				w.deliver(watch)
 			}
 		}
 		w.wait()
 		any = true
 	}
 	for _, item := range p.queues.ready() {
-		p.queues.release(item)
+		w.release(p, item)
 		w.wait()
 		any = true
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -29,12 +30,12 @@ type Client struct {
 	watches []*Watch   // sorted
 	gone    bool
 	direct  bool
-	told    map[int64]bool // see Told
+	told    map[int64]time.Time // see Told
 }
 
 // NewClient returns the connection of a program with the given name.
 func (s *Server) NewClient(name string) *Client {
-	return &Client{name: name, server: s, told: map[int64]bool{}}
+	return &Client{name: name, server: s, told: map[int64]time.Time{}}
 }
 
 // Direct answers all requests immediately. Events still wait.
@@ -145,9 +146,9 @@ func (c *Client) Watches() []*Watch {
 	return slices.Clone(c.watches)
 }
 
-// Told reports whether a watch has delivered the deletion of an object, by its revision. A client can also learn of a deletion from a list
-// that lacks the object: it then does not know its last state.
-func (c *Client) Told(deletion int64) bool {
+// Told returns when a watch has delivered the deletion of an object, by its revision; zero: none has. A client can also learn of a deletion
+// from a list that lacks the object: it then does not know its last state.
+func (c *Client) Told(deletion int64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.told[deletion]

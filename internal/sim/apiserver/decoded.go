@@ -57,8 +57,8 @@ func (d decoding) WatchWithContext(ctx context.Context, options metav1.ListOptio
 // decodedKey is the key of a decoded watch in the context of the request for it.
 type decodedKey struct{}
 
-// maxEvents is the maximum number of events that a client has not received: more than a schedule has.
-const maxEvents = 1 << 12
+// maxEvents is the maximum number of events that a client has not received: more than the changes of a schedule.
+const maxEvents = 1 << 9
 
 // decoded is a watch that receives decoded objects from a Watch of the model, whose body stays empty.
 type decoded struct {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,7 +189,7 @@ func (w *Watch) Deliver() {
 	if at, kind := w.deliver(); kind == Deleted && !w.call.metadata {
 		w.client.mu.Lock()
 		defer w.client.mu.Unlock()
-		w.client.told[at] = true
+		w.client.told[at] = time.Now()
 	}
 }
 
