@@ -113,7 +113,7 @@ func TestNoLabelIsMissingWhileANodeChangesItsForm(t *testing.T) {
 	history.always(w, feature+"a")
 }
 
-// TestEncodedInstancesBecomeLabels: rules read instances that a worker publishes as one string.
+// TestEncodedInstancesBecomeLabels tests that rules match instances that a worker publishes as one string.
 func TestEncodedInstancesBecomeLabels(t *testing.T) {
 	w := newWorld(t)
 	w.rule("veth", `{rules: [{name: veth, labels: {veth: "true"}, matchFeatures: [{feature: network.virtual, matchExpressions: {name: {op: In, value: [veth0]}}}]}]}`)

@@ -25,7 +25,7 @@ func TestAnIdentityTakesNoUIDOfAnotherObject(t *testing.T) {
 	}
 }
 
-// TestOwnersAreComparedAsAWhole: an owner that differs in one field is another one; NFD's owners lack both booleans.
+// TestOwnersAreComparedAsAWhole changes one field of an owner at a time. Owners that NFD writes have neither boolean.
 func TestOwnersAreComparedAsAWhole(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 	for name, tc := range map[string]struct {
@@ -49,7 +49,7 @@ func TestOwnersAreComparedAsAWhole(t *testing.T) {
 	}
 }
 
-// TestOnlyLaterEventsOfAKnownObjectCount: events before the first write, and of writes that are known, cause no further write.
+// TestOnlyLaterEventsOfAKnownObjectCount tests that events before the first write, and events of the publisher's own writes, are ignored.
 func TestOnlyLaterEventsOfAKnownObjectCount(t *testing.T) {
 	known := metadata{uid: "u", resourceVersion: "5", generation: 2}
 	for name, tc := range map[string]struct {

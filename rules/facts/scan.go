@@ -135,7 +135,7 @@ func (s *scanner) string() (string, error) {
 	return "", errEnd
 }
 
-// escapes has the values of characters after a backslash; 0: there is no such escape.
+// escapes maps characters after a backslash to their values. The value of invalid escapes is 0.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // escaped parses the rest of a string that begins at start and has its first backslash at i.

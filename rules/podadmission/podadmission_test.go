@@ -303,7 +303,7 @@ func TestPodsOfAMaterializedRequestGetItsLabel(t *testing.T) {
 	}
 }
 
-// TestNoWarning: a node meets the requirements, or there are no nodes yet.
+// TestNoWarning tests requirements that a node meets, and a cluster without nodes.
 func TestNoWarning(t *testing.T) {
 	for matching, nodes := range map[int]int{1: 3, 3: 3, 0: 0} {
 		if got := podadmission.Warning(matching, nodes, "n1", "AMX", podadmission.Shape{}); got != "" {
