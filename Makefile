@@ -37,9 +37,6 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 	$(COMPILE) -ldflags '$(LDFLAGS)' -o "$$(go env GOPATH)/bin/" ./cmd/assay
 	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
 
-# Each schedule once: that two runs agree is tested with fewer seeds.
-test: export RUNS = 1
-
 .PHONY: test
 test: test-unit test-race sim test-integration test-chart test-node test-ui ## Run all tests: unit tests first, then those that need a control plane
 

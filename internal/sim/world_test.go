@@ -40,6 +40,7 @@ type world struct {
 	faults   bool
 	jitter   int64           // what the jitter of clients begins with
 	drawn    *rand.Rand      // what it continues with if no client has drawn
+	seeded   moment          // when that was checked
 	calm     bool            // no further faults
 	short    map[string]bool // by program and watch: whether an initial list lacked an object
 
@@ -313,11 +314,23 @@ func (w *world) wait() {
 
 // seed sets the seed of the clients' jitter in each step, since goroutines use it in any order. It does so only if some have: it
 // takes longer than most steps. It is called while they are blocked: the operating system can interrupt this goroutine at any point.
+// Each check draws, too: how many there are while nothing is told depends on the order of what happens at one time.
 func (w *world) seed() {
+	now := moment{time.Now(), len(w.story)}
+	if now == w.seeded {
+		return
+	}
+	w.seeded = now
 	if w.drawn == nil || rand.Int63() != w.drawn.Int63() {
 		w.drawn = rand.New(rand.NewSource(w.jitter))
 		rand.Seed(w.jitter) //nolint:staticcheck // client-go's jitter has no other source
 	}
+}
+
+// moment is a point of a schedule.
+type moment struct {
+	time  time.Time
+	lines int // of the story
 }
 
 // difference describes a change of a Node.
