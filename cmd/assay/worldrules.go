@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,9 +30,7 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 	var errs []error
 	room := rules.MaxClusterSize
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b nfdv1alpha1.NodeFeatureRule) int { // the order of assembly.Sum
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(list, func(a, b nfdv1alpha1.NodeFeatureRule) int { return assembly.OldestFirst(&a, &b) })
 	for i := range list {
 		object, err := assembler.Assemble(ctx, &list[i], nil, room)
 		room -= object.Size()

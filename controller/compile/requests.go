@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,9 +66,7 @@ func (r *Rules) withinLimits(ctx context.Context) (map[string]bool, error) {
 	if err := r.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list NodeFeatureRequests: %w", err)
 	}
-	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureRequest) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureRequest) int { return assembly.OldestFirst(&a, &b) })
 	out, counts := map[string]bool{}, map[string]int{}
 	for i := range list.Items {
 		o := &list.Items[i]

@@ -15,6 +15,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -81,10 +82,7 @@ func (s *start) assembleAll(ctx context.Context) {
 		logf.FromContext(ctx).Error(err, "list the rules") // the cache is already filled
 		return
 	}
-	// Oldest first: an object that exceeds the budget after older ones is not compiled.
-	slices.SortStableFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
+	slices.SortFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int { return assembly.OldestFirst(&a, &b) })
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/assay-project/assay/rules"
 )
 
@@ -75,4 +77,10 @@ func (s Sum) Names() []string {
 
 func compare(a string, x *Object, b string, y *Object) int {
 	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(a, b))
+}
+
+// OldestFirst compares objects by age, as Names does: an object that exceeds a limit after older ones is not used.
+func OldestFirst(a, b metav1.Object) int {
+	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
