@@ -54,15 +54,19 @@ func start(t *testing.T, args ...string) *logged {
 }
 
 // eventually waits until holds accepts the NodeFeature of a node, and returns it.
+// patience is more than it takes until a worker notices a change after its watch was interrupted: it opens the watch again within 30 seconds,
+// and if that fails, within another minute.
+const patience = 2 * time.Minute
+
 func eventually(t *testing.T, c client.Client, namespace, node, what string, holds func(*nfdv1alpha1.NodeFeature) bool) *nfdv1alpha1.NodeFeature {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var nf nfdv1alpha1.NodeFeature
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: node}, &nf); err == nil && holds(&nf) {
 			return &nf
 		}
 	}
-	t.Fatalf("not within 30 s: %s", what)
+	t.Fatalf("not within %s: %s", patience, what)
 	return nil
 }
 
