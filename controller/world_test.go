@@ -175,11 +175,9 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	sameNames := true
 	sets := featuresets.New(w.namespace)
 	caches := controller.Cache(w.namespace, 0, sets)
-	direct, err := nodefeature.Direct(rest)
-	if err != nil {
+	if caches.NewInformer, err = nodefeature.Direct(rest, caches.NewInformer); err != nil {
 		w.Fatal(err)
 	}
-	caches.NewInformer = direct(caches.NewInformer)
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme: scheme, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},

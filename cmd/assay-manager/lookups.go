@@ -83,12 +83,9 @@ func admissionCache(namespace string, budget *nodefeature.Budget, sets *features
 
 // direct returns the options with informers that decode watches of NodeFeatures themselves.
 func direct(config *rest.Config, options cache.Options) (cache.Options, error) {
-	wrap, err := nodefeature.Direct(config)
-	if err != nil {
-		return options, err
-	}
-	options.NewInformer = wrap(options.NewInformer)
-	return options, nil
+	var err error
+	options.NewInformer, err = nodefeature.Direct(config, options.NewInformer)
+	return options, err
 }
 
 // templates returns a lookup of templates in the cache.

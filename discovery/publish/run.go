@@ -153,10 +153,9 @@ func (r *runner) follow(ctx context.Context) {
 	}
 	ctx, r.stop = context.WithCancel(ctx)
 	r.node, r.watched = r.identity.Node, true
-	w := &watcher{
-		client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion,
-		wait: &backoff{clock: r.opt.Clock, rand: r.opt.Rand, min: minReopen, max: maxBackoff}, out: r.sightings,
-	}
+	wait := r.backoff(maxBackoff)
+	wait.min = minReopen
+	w := &watcher{client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion, wait: wait, out: r.sightings}
 	r.watching.Go(func() { w.run(ctx) })
 }
 

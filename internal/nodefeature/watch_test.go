@@ -126,16 +126,15 @@ func TestWatchesOfItsOwn(t *testing.T) {
 		answer(w, r)
 	}))
 	defer server.Close()
-	wrap, err := Direct(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lw cache.ListerWatcher
 	inner := Paged(0)
-	constructor := wrap(func(of cache.ListerWatcher, o runtime.Object, _ time.Duration, i cache.Indexers) cache.SharedIndexInformer {
+	constructor, err := Direct(&rest.Config{Host: server.URL}, func(of cache.ListerWatcher, o runtime.Object, _ time.Duration, i cache.Indexers) cache.SharedIndexInformer {
 		lw = of
 		return inner(of, o, 0, i)
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	given := &cache.ListWatch{}
 	if constructor(given, &metav1.PartialObjectMetadata{}, 0, nil); lw != cache.ListerWatcher(given) {
 		t.Error("informers of other kinds have a watch of their own")
