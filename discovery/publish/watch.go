@@ -37,12 +37,16 @@ type watcher struct {
 	out             chan<- sighting
 }
 
-// run watches the object until ctx is done. After each interruption it backs off and opens a new watch.
+// run watches the object until ctx is done. After each interruption it backs off and opens a new watch; if the server says that the last
+// version is too old for it, at once.
 func (w *watcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := w.stream(ctx)
 		if hasCode(err, http.StatusGone) {
-			w.version = "" // the last version is too old for the server
+			known := w.version != ""
+			if w.version = ""; known {
+				continue
+			}
 		} else if err != nil {
 			w.send(ctx, sighting{err: err})
 		}

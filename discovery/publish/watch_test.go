@@ -33,6 +33,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if v := r.URL.Query().Get("resourceVersion"); v != "" {
 		from = v
 	}
+	synctest.Wait() // until earlier events are noted
 	a.note("watch from " + from)
 	if len(a.list) == 0 {
 		<-r.Context().Done()
@@ -90,11 +91,15 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 		// Events may have been missed, but the watch has not failed.
 		"FromNowIfItsVersionIsTooOld": {
 			[]answer{{code: 410}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "30s watch from now", "30s open, events may be lost"},
+			[]string{"0s watch from 5", "0s watch from now", "0s open, events may be lost"},
+		},
+		"LaterIfEveryVersionIsTooOld": {
+			[]answer{{code: 410}, {code: 410}, {code: 200, open: true}},
+			[]string{"0s watch from 5", "0s watch from now", "30s watch from now", "30s open, events may be lost"},
 		},
 		"FromNowIfItsVersionIsTooOldMeanwhile": {
 			[]answer{{code: 200, body: `{"type":"ERROR","object":{"code":410,"message":"too old"}}`}, {code: 200, open: true}},
-			[]string{"0s watch from 5", "0s open", "30s watch from now", "30s open, events may be lost"},
+			[]string{"0s watch from 5", "0s open", "0s watch from now", "0s open, events may be lost"},
 		},
 		"RarelyIfItIsForbidden": {
 			[]answer{{code: 403}, {code: 200, open: true}},
