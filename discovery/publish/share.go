@@ -111,7 +111,15 @@ func encode(spec *nfdv1alpha1.NodeFeatureSpec) error {
 	if len(spec.Features.Instances) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(spec.Features.Instances)
+	encoded := make(map[string][]map[string]string, len(spec.Features.Instances))
+	for name, set := range spec.Features.Instances {
+		list := make([]map[string]string, len(set.Elements)) // not nil, which would be null
+		for i := range set.Elements {
+			list[i] = set.Elements[i].Attributes
+		}
+		encoded[name] = list
+	}
+	text, err := json.Marshal(encoded)
 	if err != nil {
 		return err
 	}

@@ -156,8 +156,17 @@ func TestEncodesInstances(t *testing.T) {
 	s.set(marker, announced)
 	encoded := func() (out map[string]nfdv1alpha1.InstanceFeatureSet) {
 		if text, ok := s.get(own)["spec"].(map[string]any)["encodedInstances"].(string); ok {
-			if err := json.Unmarshal([]byte(text), &out); err != nil {
+			var lists map[string][]map[string]string
+			if err := json.Unmarshal([]byte(text), &lists); err != nil {
 				t.Errorf("encoded instances %q: %v", text, err)
+			}
+			out = map[string]nfdv1alpha1.InstanceFeatureSet{}
+			for name, list := range lists {
+				var set nfdv1alpha1.InstanceFeatureSet
+				for _, attributes := range list {
+					set.Elements = append(set.Elements, nfdv1alpha1.InstanceFeature{Attributes: attributes})
+				}
+				out[name] = set
 			}
 		}
 		return out

@@ -26,7 +26,7 @@ const streamed = `{"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeatur
 	` "annotations": {"a": "b"}, "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "w"}],` +
 	` "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}, "spec": {"labels": {"x": "y"}, "featureSets": ["s-v1-0"],` +
 	` "features": {"attributes": {"a.b": {"elements": {"name": "value"}}}, "flags": {"c.d": {"elements": {"flag": {}}}}},` +
-	` "encodedInstances": "{\"network.virtual\":{\"elements\":[{\"attributes\":{\"plain\":\"veth0\",\"escaped\":\"\\u00e4\"}}]}}"}}`
+	` "encodedInstances": "{\"network.virtual\":[{\"plain\":\"veth0\",\"escaped\":\"\\u00e4\"}]}"}}`
 
 func decoderOf(text string) *events {
 	body := io.NopCloser(strings.NewReader(text))

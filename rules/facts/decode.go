@@ -48,7 +48,7 @@ func DecodeWith(raw []byte, encoded string, in *Interner) (*Facts, error) {
 	d := decoder{in: in}
 	if encoded != "" {
 		d.scanner = scanner{text: encoded}
-		err := d.instanceSets()
+		err := d.encoded()
 		if err == nil {
 			err = d.end()
 		}
@@ -134,6 +134,14 @@ func (d *decoder) features() error {
 func (d *decoder) instanceSets() error {
 	return d.object(func(name string) error {
 		s, err := set(d, &d.in.known().instanceTexts, (*decoder).instances)
+		return d.add(name, Feature{Instances: s}, err)
+	})
+}
+
+// encoded reads spec.encodedInstances: for each feature, the attributes of each instance.
+func (d *decoder) encoded() error {
+	return d.object(func(name string) error {
+		s, err := set(d, &d.in.known().instanceTexts, (*decoder).encodedList)
 		return d.add(name, Feature{Instances: s}, err)
 	})
 }
@@ -243,11 +251,7 @@ func (d *decoder) instances() (*Instances, error) {
 	var b instancesBuilder
 	err := d.elementsOf(func() error {
 		b = instancesBuilder{}
-		return d.array(func() error {
-			b.next()
-			if err := d.count(); err != nil {
-				return err
-			}
+		return d.instanceList(&b, func() error {
 			return d.object(func(member string) error {
 				if member != "attributes" {
 					return d.ignore()
@@ -260,6 +264,25 @@ func (d *decoder) instances() (*Instances, error) {
 		return nil, err
 	}
 	return b.build(d.in), nil
+}
+
+// encodedList reads the instances of one feature of spec.encodedInstances.
+func (d *decoder) encodedList() (*Instances, error) {
+	var b instancesBuilder
+	if err := d.instanceList(&b, func() error { return d.attributeMap(b.add) }); err != nil {
+		return nil, err
+	}
+	return b.build(d.in), nil
+}
+
+func (d *decoder) instanceList(b *instancesBuilder, read func() error) error {
+	return d.array(func() error {
+		b.next()
+		if err := d.count(); err != nil {
+			return err
+		}
+		return read()
+	})
 }
 
 // attributeMap reads a map of strings, in which null is the empty string.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -166,8 +167,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestDecodeWithEncodedInstances(t *testing.T) {
-	const usb = `{"attributes": {"vendor": "046d"}}`
-	f, err := DecodeWith([]byte(small), `{"usb.device": {"elements": [`+usb+`]}, "pci.device": {"elements": []}, "rule.matched": {"elements": []}}`, NewInterner())
+	f, err := DecodeWith([]byte(small), `{"usb.device": [{"vendor": "046d"}, null, {}], "pci.device": null, "rule.matched": []}`, NewInterner())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +177,13 @@ func TestDecodeWithEncodedInstances(t *testing.T) {
 	if n := f.Feature("pci.device").Instances.Len(); n != 3 {
 		t.Errorf("%d PCI devices, want the three of spec.features", n)
 	}
+	same, err := Decode([]byte(`{"instances": {"usb.device": {"elements": [{"attributes": {"vendor": "046d"}}, {}, {}]}}}`), NewInterner())
+	if err != nil || !reflect.DeepEqual(f.Features().Instances["usb.device"], same.Features().Instances["usb.device"]) {
+		t.Errorf("USB devices %v, want %v; %v", f.Features().Instances["usb.device"], same.Features().Instances["usb.device"], err)
+	}
 	for name, encoded := range map[string]string{
-		"NotAnObject": `[]`, "Truncated": `{"usb.device": {"elements": [` + usb, "NotUTF8": "{\"\xff\": null}",
-		"MoreMembers": `{}, "attributes": {"system.name": {"elements": {"nodename": "other"}}}`, "TooLarge": `{}` + strings.Repeat(" ", maxBytes),
+		"NotAnObject": `[]`, "Truncated": `{"usb.device": [{"vendor": "046d"}`, "NotUTF8": "{\"\xff\": null}", "NotAList": `{"usb.device": {"elements": []}}`,
+		"NotAString": `{"usb.device": [{"vendor": 1}]}`, "MoreMembers": `{}, "attributes": {"system.name": {"elements": {"nodename": "other"}}}`, "TooLarge": `{}` + strings.Repeat(" ", maxBytes),
 	} {
 		if f, err := DecodeWith([]byte(small), encoded, NewInterner()); err == nil {
 			t.Errorf("%s: no error, and the features %q", name, f.Names())

@@ -112,8 +112,8 @@ func bytes(spec *nfdv1alpha1.NodeFeatureSpec) int {
 // contents collects the errors of published features.
 type contents struct {
 	errs    field.ErrorList
-	names   int                                       // number of invalid names so far
-	encoded map[string]nfdv1alpha1.InstanceFeatureSet // decoded from spec.encodedInstances
+	names   int                            // number of invalid names so far
+	encoded map[string][]map[string]string // decoded from spec.encodedInstances
 }
 
 func (c *contents) add(e ...*field.Error) { c.errs = append(c.errs, e...) }
@@ -130,7 +130,7 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	f, path := &object.Spec.Features, spec.Child("features")
 	c.count(path.Child("flags"), len(f.Flags), maxFeatures, "features")
 	for _, name := range facts.SortedKeys(f.Flags) {
-		p := c.feature(path.Child("flags"), name)
+		p := c.feature(path.Child("flags"), name).Child("elements")
 		if c.count(p, len(f.Flags[name].Elements), maxElements, "flags") {
 			for _, e := range facts.SortedKeys(f.Flags[name].Elements) {
 				c.name(p, e)
@@ -139,29 +139,28 @@ func (c *contents) check(object *nfdv1alpha1.NodeFeature) {
 	}
 	c.count(path.Child("attributes"), len(f.Attributes), maxFeatures, "features")
 	for _, name := range facts.SortedKeys(f.Attributes) {
-		p := c.feature(path.Child("attributes"), name)
+		p := c.feature(path.Child("attributes"), name).Child("elements")
 		if c.count(p, len(f.Attributes[name].Elements), maxElements, "attributes") {
 			c.attributes(p, f.Attributes[name].Elements)
 		}
 	}
-	c.instances(path.Child("instances"), f.Instances)
+	path = path.Child("instances")
+	c.count(path, len(f.Instances), maxFeatures, "features")
+	for _, name := range facts.SortedKeys(f.Instances) {
+		p, list := c.feature(path, name).Child("elements"), f.Instances[name].Elements
+		if c.count(p, len(list), maxInstances, "instances") {
+			for i := range list {
+				c.instance(p.Index(i).Child("attributes"), list[i].Attributes)
+			}
+		}
+	}
 	c.decode(spec.Child("encodedInstances"), object.Spec.EncodedInstances)
 	c.labels(spec.Child("labels"), object.Spec.Labels)
 }
 
-func (c *contents) instances(path *field.Path, sets map[string]nfdv1alpha1.InstanceFeatureSet) {
-	c.count(path, len(sets), maxFeatures, "features")
-	for _, name := range facts.SortedKeys(sets) {
-		p := c.feature(path, name)
-		if !c.count(p, len(sets[name].Elements), maxInstances, "instances") {
-			continue
-		}
-		for i, instance := range sets[name].Elements {
-			p := p.Index(i).Child("attributes")
-			if c.count(p, len(instance.Attributes), maxInstanceAttributes, "attributes") {
-				c.attributes(p, instance.Attributes)
-			}
-		}
+func (c *contents) instance(path *field.Path, attributes map[string]string) {
+	if c.count(path, len(attributes), maxInstanceAttributes, "attributes") {
+		c.attributes(path, attributes)
 	}
 }
 
@@ -171,19 +170,27 @@ func (c *contents) decode(path *field.Path, encoded string) {
 		return
 	}
 	if err := json.Unmarshal([]byte(encoded), &c.encoded); err != nil {
-		c.add(field.Invalid(path, shorten(encoded), "must be JSON in the form of spec.features.instances: "+err.Error()))
+		c.add(field.Invalid(path, shorten(encoded), `must be JSON with a list of the attributes of each instance, such as {"network.virtual": [{"name": "veth0"}]}: `+err.Error()))
 		return
 	}
-	c.instances(path, c.encoded)
+	c.count(path, len(c.encoded), maxFeatures, "features")
+	for _, name := range facts.SortedKeys(c.encoded) {
+		p, list := c.feature(path, name), c.encoded[name]
+		if c.count(p, len(list), maxInstances, "instances") {
+			for i, attributes := range list {
+				c.instance(p.Index(i), attributes)
+			}
+		}
+	}
 }
 
-// feature checks the name of a feature and returns the path for its elements.
+// feature checks the name of a feature and returns its path.
 func (c *contents) feature(path *field.Path, name string) *field.Path {
 	if strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature) {
 		c.add(field.Forbidden(path.Key(name), "holds the outputs of rules and cannot be published; choose another name"))
 	}
 	c.name(path, name)
-	return path.Key(name).Child("elements")
+	return path.Key(name)
 }
 
 func (c *contents) attributes(path *field.Path, elements map[string]string) {
