@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -108,13 +109,14 @@ type Plan struct {
 	state  State
 	policy Policy
 	now    metav1.Time
-	owned  map[keys.Kind]map[string]bool // owned keys after the plan is applied
-	exact  map[keys.Kind]bool            // whether the record on the Node is what it would be written as without steps
+	owned  map[keys.Kind]map[string]bool   // owned keys after the plan is applied; nil if same has the kind
+	exact  map[keys.Kind]bool              // whether the record on the Node is what it would be written as without steps
+	same   map[keys.Kind]map[string]string // wanted keys of kinds of which nothing changes: the owned ones
 }
 
 // Compute returns the plan for a Node.
 func Compute(state State, want Desired, policy Policy) *Plan {
-	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}, exact: map[keys.Kind]bool{}}
+	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}, exact: map[keys.Kind]bool{}, same: map[keys.Kind]map[string]string{}}
 	p.compare(keys.Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
 	p.compare(keys.Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
 	p.compare(keys.Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
@@ -204,6 +206,9 @@ func (p *Plan) Disown(labels []string) *Plan {
 
 // Owns reports whether the record on the Node, or the plan, lists a label.
 func (p *Plan) Owns(label string) bool {
+	if _, same := p.same[keys.Label][label]; same {
+		return true
+	}
 	return p.owned[keys.Label][label] || slices.Contains(p.policy.Record.Parse(p.state.Annotations[p.policy.Record.Labels()]), label)
 }
 
@@ -211,6 +216,9 @@ func (p *Plan) own(kind keys.Kind, key string, owned bool) {
 	set := p.owned[kind]
 	if set == nil {
 		set = map[string]bool{}
+		for same := range p.same[kind] {
+			set[same] = true
+		}
 		p.owned[kind] = set
 	}
 	if owned {
@@ -239,6 +247,10 @@ func (p *Plan) mark(annotation, value string) {
 
 // compare plans one of the maps.
 func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
+	if p.unchanged(kind, p.state.Annotations[annotation], have, want, equal) {
+		p.exact[kind], p.same[kind] = true, want
+		return
+	}
 	recorded := p.policy.Record.Parse(p.state.Annotations[annotation])
 	owned := make(map[string]bool, max(len(recorded), len(want)))
 	p.owned[kind] = owned
@@ -286,6 +298,36 @@ func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]
 		p.Steps = append(p.Steps, s)
 		delete(owned, key)
 	}
+}
+
+// unchanged reports whether a record lists exactly the wanted keys, in the form in which it is written, and all have the wanted values. Most
+// nodes are unchanged in most passes, so it allocates nothing.
+func (p *Plan) unchanged(kind keys.Kind, record string, have, want map[string]string, equal func(a, b string) bool) bool {
+	for key, value := range want {
+		if old, present := have[key]; !present || !equal(old, value) || !p.policy.mayOwn(kind, key) {
+			return false
+		}
+	}
+	listed, last := 0, ""
+	var room [128]byte // for most names
+	for name := range strings.SplitSeq(record, ",") {
+		if name <= last { // also if it is empty
+			return false
+		}
+		full := room[:0]
+		switch {
+		case p.policy.Record.Bare:
+		case !strings.Contains(name, "/"):
+			full = append(full, defaultPrefix...)
+		case strings.HasPrefix(name, defaultPrefix):
+			return false // it may be written without
+		}
+		if _, wanted := want[string(append(full, name...))]; !wanted {
+			return false
+		}
+		listed, last = listed+1, name
+	}
+	return listed == len(want)
 }
 
 // resources returns the capacity and the allocatable amount of each extended resource as one string, because both must have the

@@ -456,6 +456,61 @@ func TestARecordInAnotherFormIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestAnUnchangedRecordIsKept changes something else of a Node whose labels are as wanted.
+func TestAnUnchangedRecordIsKept(t *testing.T) {
+	const record = "a,b,example.com/c"
+	labels := map[string]string{feature + "a": "1", feature + "b": "1", "example.com/c": "1"}
+	state := plan.State{Labels: labels, Annotations: map[string]string{plan.Record{}.Labels(): record}}
+	p := plan.Compute(state, plan.Desired{Labels: labels, Failed: "rule"}, plan.Policy{})
+	for name, test := range map[string]struct {
+		plan *plan.Plan
+		want string
+	}{
+		"OtherAnnotation": {p, `{"metadata":{"annotations":{"assay.dev/failed":"rule"}}}`},
+		"NoStep":          {p.Without(func(plan.Step) bool { return true }), ""},
+		"Disowned":        {p.Disown([]string{feature + "a"}), `{"metadata":{"annotations":{"assay.dev/failed":"rule","nfd.node.kubernetes.io/feature-labels":"b,example.com/c"}}}`},
+	} {
+		if got := string(test.plan.Patch()); got != test.want {
+			t.Errorf("%s: patch %s, want %s", name, got, test.want)
+		}
+	}
+	if !p.Owns(feature+"a") || p.Owns(feature+"d") {
+		t.Error("the plan does not own the labels of the record, or others")
+	}
+	for name, test := range map[string]struct {
+		record string
+		policy plan.Policy
+		want   string
+	}{
+		"OneIsNotRecorded": {"a,b", plan.Policy{}, "= label example.com/c=1 (taken over as it is)\n"},
+		"OneIsProtected":   {record, plan.Policy{KeepForeign: true, Keys: &keys.Policy{Protected: []string{"example.com"}}}, "! label example.com/c=1 stays: another client wrote it (wanted 1)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state.Annotations = map[string]string{plan.Record{}.Labels(): test.record}
+			p := plan.Compute(state, plan.Desired{Labels: labels}, test.policy)
+			if got := p.String(); got != test.want {
+				t.Errorf("plan %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// BenchmarkComputeUnchanged compares a Node that is as wanted.
+func BenchmarkComputeUnchanged(b *testing.B) {
+	labels, names := map[string]string{}, []string{}
+	for i := range 135 {
+		name := fmt.Sprintf("cpu-cpuid.FLAG%03d", i)
+		labels[feature+name], names = "true", append(names, name)
+	}
+	state := plan.State{Labels: labels, Annotations: map[string]string{plan.Record{}.Labels(): strings.Join(names, ",")}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := plan.Compute(state, plan.Desired{Labels: labels}, plan.Policy{}); !p.Empty() || p.Patch() != nil {
+			b.Fatal(p)
+		}
+	}
+}
+
 // TestRemovesEveryKeyThatIsNotWanted has nine taints and labels, of which one is desired: the others must be removed, whatever
 // their order.
 func TestRemovesEveryKeyThatIsNotWanted(t *testing.T) {

@@ -166,7 +166,7 @@ func (p *Plan) recordAfter() map[string]*string {
 
 // recordKeys adds the change to the record of one kind. Without steps there is none if the record is as it would be written.
 func (p *Plan) recordKeys(out map[string]*string, annotation string, kind keys.Kind) {
-	if len(p.Steps) > 0 || !p.exact[kind] {
+	if same := p.owned[kind] == nil || len(p.Steps) == 0; !same || !p.exact[kind] {
 		p.recordInto(out, annotation, p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[kind]))))
 	}
 }
