@@ -203,7 +203,7 @@ func unescape(text string) (rune, int) {
 }
 
 func hex(text string) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2] == '+' || text[2] == '-' {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(text[2:6], 16, 16)
