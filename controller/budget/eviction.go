@@ -27,8 +27,8 @@ const DefaultShare = 0.05
 // beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute
 
-// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache, again from the end of a successful write on.
-// After that, the write is considered failed.
+// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache, after the pass in which it was allowed, and
+// again from the end of a successful write on. After that, the write is considered failed.
 const maxLag = time.Minute
 
 // Gate allows nodes to have taints that evict pods, one after another. It is safe for concurrent use.
@@ -47,11 +47,11 @@ type Gate struct {
 type allowed struct {
 	zone    string
 	at      time.Time
-	writing bool
+	passing bool // the pass goes on
 }
 
 // lagging reports whether the taint may still show up.
-func (a allowed) lagging(now time.Time) bool { return a.writing || now.Sub(a.at) < maxLag }
+func (a allowed) lagging(now time.Time) bool { return a.passing || now.Sub(a.at) < maxLag }
 
 // NewGate returns a gate for a process that begins to lead: see Lead.
 func NewGate(limits Evictions, c clock.PassiveClock) *Gate {
@@ -77,8 +77,9 @@ type Held struct {
 	Wait time.Duration
 }
 
-// Allow reports whether a node of a zone can get a taint that evicts its pods, and if not, why. It calls look only when necessary,
-// and at most as often as it allows nodes. It allows a node again that look does not show yet.
+// Allow reports whether a node of a zone can get a taint that evicts its pods, and if not, why. It calls look only when necessary: at most
+// as often as it allows nodes, and once more when an allowed node ceases to count. It allows a node again that look does not show yet.
+// An allowed node counts as tainted until its pass ends, which the caller reports with Passed: other requests of the pass can take minutes.
 func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) {
 	if g.limits.Every <= 0 {
 		return true, Held{}
@@ -87,12 +88,14 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 	defer g.mu.Unlock()
 	now := g.clock.Now()
 	if a, found := g.allowed[node]; found && a.lagging(now) {
+		a.passing = true
+		g.allowed[node] = a
 		return true, Held{}
 	}
 	if wait := g.limits.Every - now.Sub(g.last); wait > 0 {
 		return false, Held{"one node is evicted every " + g.limits.Every.String(), wait}
 	}
-	if g.seen.IsZero() || now.Sub(g.seen) >= g.limits.Every {
+	if g.seen.IsZero() || now.Sub(g.seen) >= g.limits.Every || g.lagged(now) {
 		g.fleet, g.seen = look(), now
 	}
 	zones := g.zones(now)
@@ -110,25 +113,33 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 		}
 	}
 	g.last, g.seen = now, time.Time{}
-	g.allowed[node] = allowed{zone: zone, at: now}
+	g.allowed[node] = allowed{zone: zone, at: now, passing: true}
 	return true, Held{}
 }
 
-// Write records that the taints of a node are about to be written, and returns a function to call when the write has ended. An allowed
-// node counts as tainted meanwhile.
-func (g *Gate) Write(node string) (ended func(success bool)) {
-	set := func(writing, renew bool) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if a, ok := g.allowed[node]; ok {
-			if a.writing = writing; renew {
-				a.at = g.clock.Now()
-			}
-			g.allowed[node] = a
+// Wrote records that the taints of a node were written.
+func (g *Gate) Wrote(node string) { g.note(node, func(a *allowed) { a.at = g.clock.Now() }) }
+
+// Passed records that the pass over a node has ended.
+func (g *Gate) Passed(node string) { g.note(node, func(a *allowed) { a.passing = false }) }
+
+func (g *Gate) note(node string, change func(*allowed)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a, ok := g.allowed[node]; ok {
+		change(&a)
+		g.allowed[node] = a
+	}
+}
+
+// lagged reports whether an allowed node has just ceased to count as such. It counts further if the fleet shows its taint by now.
+func (g *Gate) lagged(now time.Time) bool {
+	for _, a := range g.allowed {
+		if !a.lagging(now) {
+			return true
 		}
 	}
-	set(true, false)
-	return func(success bool) { set(false, success) }
+	return false
 }
 
 // zones returns the zone of each node that has such a taint, or was allowed one that the fleet does not show yet.

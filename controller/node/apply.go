@@ -40,12 +40,11 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		}
 	}
 	if body := p.TaintPatch(version); body != nil {
-		ended := r.gate.Write(node.Name)
 		out, err := r.patch(ctx, node.Name, body)
-		ended(err == nil)
 		if err != nil {
 			return r.failed(err)
 		}
+		r.gate.Wrote(node.Name)
 		known.written, wrote = out.ResourceVersion, true
 	}
 	if wrote {

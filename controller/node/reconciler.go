@@ -106,6 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r: r, node: &node, known: known, state: state, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
 		blind: state.Blind,
 	}
+	defer r.gate.Passed(node.Name)
 	p, wait := r.guard(ctx, wish, j)
 	again := sooner(sooner(state.Held, wait), due)
 	if !r.dryRun {
