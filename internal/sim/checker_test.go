@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -212,7 +213,11 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, features []object) bool) bool {
 	last, features := c.last(name, p, grace, takes), c.featuresOf(name, max(published, 1))
 	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
-	for _, ruleObjects := range distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1))) {
+	versions := distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1)))
+	if !takes {
+		versions = append(versions, steady(versions))
+	}
+	for _, ruleObjects := range versions {
 		holds := func(features []object) bool { return is(c.want.want(name, ruleObjects, features), features) }
 		for _, of := range features {
 			own := slices.ContainsFunc(of, isOwn)
@@ -256,6 +261,18 @@ func distinct(versions [][]object) [][]object {
 	return slices.CompactFunc(versions, func(a, b []object) bool {
 		return slices.EqualFunc(a, b, func(a, b object) bool { return id(a) == id(b) })
 	})
+}
+
+// steady returns the objects that are in all versions: a process compiles rules one after another, so the others may be missing.
+func steady(versions [][]object) (out []object) {
+	for _, o := range versions[0] {
+		if !slices.ContainsFunc(versions[1:], func(v []object) bool {
+			return !slices.ContainsFunc(v, func(other object) bool { return id(other) == id(o) })
+		}) {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // last returns the states of the NodeFeature of a worker, deleted within the grace period, that a process may have seen last: a write
@@ -318,5 +335,21 @@ func (c *checker) settled() {
 		if !maps.Equal(want, have) {
 			c.w.violate("%s has %v at the end, and the rules want %v", name, have, want)
 		}
+	}
+}
+
+// The check expected the keys of one version of all rules. A node became ready when a deleted rule had been compiled, and one that was created
+// just before had not (found by seed 44457).
+func TestRulesThatChangedMayBeMissing(t *testing.T) {
+	rule := func(uid string, generation int64) object {
+		return object{"metadata": object{"uid": uid, "generation": generation}}
+	}
+	versions := [][]object{
+		{rule("deleted", 1), rule("edited", 1), rule("same", 1)},
+		{rule("created", 1), rule("deleted", 1), rule("edited", 1), rule("same", 1)},
+		{rule("created", 1), rule("edited", 2), rule("same", 1)},
+	}
+	if got := steady(versions); len(got) != 1 || id(got[0]) != id(rule("same", 1)) {
+		t.Errorf("rules in all versions: %v", got)
 	}
 }
