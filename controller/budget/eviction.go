@@ -117,7 +117,8 @@ func (g *Gate) Allow(node, zone string, look func() Fleet) (ok bool, held Held) 
 	return true, Held{}
 }
 
-// Wrote records that the taints of a node were written.
+// Wrote records that the taint of a node that was allowed was written. Other writes of its taints must not be recorded: they would extend
+// the permission.
 func (g *Gate) Wrote(node string) { g.note(node, func(a *allowed) { a.at = g.clock.Now() }) }
 
 // Passed records that the pass over a node has ended.

@@ -129,7 +129,7 @@ func TestANodeCountsWhileItsTaintIsWritten(t *testing.T) {
 	gate.Wrote("n1")
 	gate.Passed("n1")
 	allow("n2", maxLag-time.Second, false) // the cache may be behind
-	gate.Wrote("n2")                       // another taint
+	gate.Wrote("n2")                       // not allowed
 	gate.Passed("n2")
 	allow("n2", time.Second, true)
 	gate.Passed("n2") // the write failed: the permission does not last longer

@@ -44,7 +44,9 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		if err != nil {
 			return r.failed(err)
 		}
-		r.gate.Wrote(node.Name)
+		if r.beginsEviction(p, node) {
+			r.gate.Wrote(node.Name)
+		}
 		known.written, wrote = out.ResourceVersion, true
 	}
 	if wrote {

@@ -17,7 +17,7 @@ import (
 // eviction delays taints that evict pods, and those of lost features, according to the configured pace. Everything else is written.
 func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	node, known := j.node, j.known
-	if r.dryRun || !slices.ContainsFunc(p.Steps, r.evicts) || r.bears(node) {
+	if r.dryRun || !r.beginsEviction(p, node) {
 		known.waits = ""
 		return p, 0
 	}
@@ -31,6 +31,11 @@ func (r *Reconciler) eviction(ctx context.Context, p *plan.Plan, j *judge) (*pla
 	}
 	known.waits = held.Why
 	return p.Without(r.evicts), held.Wait
+}
+
+// beginsEviction reports whether a plan adds such a taint to a node that has none.
+func (r *Reconciler) beginsEviction(p *plan.Plan, node *corev1.Node) bool {
+	return slices.ContainsFunc(p.Steps, r.evicts) && !r.bears(node)
 }
 
 // evicts reports whether a step adds a taint that evicts running pods, or that of lost features: with another effect it closes nodes,

@@ -81,3 +81,48 @@ func TestTaintsThatEvictWait(t *testing.T) {
 		t.Error("a taint that only closes nodes counts")
 	}
 }
+
+// TestATaintThatEvictsWaitsIfItComesBack: a node may get its taint again for a minute after it was written, because the write can have failed.
+// The removal of the taint, and the addition of a second one, extended this minute, so that the next node was tainted right after it (found by
+// seed 7758 of the simulator).
+func TestATaintThatEvictsWaitsIfItComesBack(t *testing.T) {
+	const every = 10 * time.Minute
+	evicts := corev1.Taint{Key: prefix + "evicts", Effect: corev1.TaintEffectNoExecute}
+	second := corev1.Taint{Key: prefix + "too", Effect: corev1.TaintEffectNoExecute}
+	closes := corev1.Taint{Key: prefix + "evicts", Effect: corev1.TaintEffectPreferNoSchedule}
+	for name, meanwhile := range map[string][][]corev1.Taint{
+		"Replaced": {{evicts}, {closes}},
+		"Removed":  {{evicts}, {}},
+		"Two":      {{evicts, second}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPasses(t, func(r *Reconciler) { r.gate = budget.NewGate(budget.Evictions{Every: every, Share: 1}, r.clock) })
+			w.publish(link("up"))
+			set := func(taints []corev1.Taint) {
+				t.Helper()
+				w.rule("r", nfdv1alpha1.Rule{Labels: M{"label": "1"}, Taints: taints})
+				w.pass()
+			}
+			set([]corev1.Taint{evicts})
+			w.clock.Step(every) // a new leader waits
+			w.pass()
+			for _, taints := range meanwhile {
+				w.clock.Step(25 * time.Second)
+				set(taints)
+				if want := slices.Contains(taints, evicts); w.r.bears(w.node()) != want {
+					t.Fatalf("with %v, the node has a taint that evicts pods: %t", taints, !want)
+				}
+			}
+			w.clock.Step(20 * time.Second)
+			set([]corev1.Taint{evicts})
+			if w.r.bears(w.node()) {
+				t.Error("the node got the taint again without waiting")
+			}
+			w.clock.Step(every)
+			w.pass()
+			if !w.r.bears(w.node()) {
+				t.Error("the node did not get the taint again after the interval")
+			}
+		})
+	}
+}
