@@ -51,12 +51,14 @@ func sooner(a, b time.Duration) time.Duration {
 const retryIncomplete = time.Minute
 
 // incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled
-// from a truncated list. An edit of a rule does not explain their removal: the new rule may give them from what is missing. Such a node
-// does not become ready.
+// from a truncated list. An edit of a rule does not explain their removal: the new rule may give them from what is missing. So may another
+// object that names a key which this process has seen given. Such a node does not become ready.
 func (r *Reconciler) incomplete(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
-	unseen := func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.gave(s) }
+	doubtful := func(s plan.Step) bool {
+		return s.Takes() && !r.switchedOff(s) && (!j.gave(s) || s.Op == plan.Remove && j.namedElsewhere(s))
+	}
 	ready := plan.StateOf(j.node).Ready()
-	if opens := r.ready && (ready == nil || ready.Status != corev1.ConditionTrue); !opens && !slices.ContainsFunc(p.Steps, unseen) {
+	if opens := r.ready && (ready == nil || ready.Status != corev1.ConditionTrue); !opens && !slices.ContainsFunc(p.Steps, doubtful) {
 		return p, 0
 	}
 	again := retryIncomplete
@@ -68,7 +70,7 @@ func (r *Reconciler) incomplete(ctx context.Context, p *plan.Plan, j *judge) (*p
 		again = retryHeld
 	}
 	j.incomplete = true
-	return p.Without(unseen), again
+	return p.Without(doubtful), again
 }
 
 // unproven keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys

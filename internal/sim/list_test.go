@@ -53,3 +53,42 @@ func testIncompleteList(t *testing.T, change func(w *world)) {
 		}
 	})
 }
+
+// A key that the process had seen given by one rule was removed when that rule stopped to match, although another rule gives it from a
+// NodeFeature that the first list lacked (found by seed 63678).
+func TestAKeyThatAnotherRuleGivesIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		w.editRule(1)
+		for i, fact := range []string{"a0", "v"} {
+			w.do("user", http.MethodPatch, rulesPath+"/"+ruleName(i), object{"spec": object{"rules": []any{object{
+				"name": "rule", "labels": object{"shared": "1"},
+				"matchFeatures": []any{object{"feature": "test.attr", "matchExpressions": object{fact: object{"op": "In", "value": []any{"1"}}}}},
+			}}}})
+		}
+		set := func(value string) {
+			w.facts["n0"]["a0"] = value
+			w.publish("n0")
+		}
+		set("1")
+		w.do("vendor", http.MethodPost, featuresPath, object{
+			"metadata": object{"name": "vendor-n0", "labels": object{"nfd.node.kubernetes.io/node-name": "n0"}},
+			"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"v": "1"}}}}},
+		})
+		w.boot()
+		w.drain(time.Minute)
+		w.omitted = "nodefeatures vendor-n0"
+		w.stop(w.programs[0])
+		w.boot()
+		w.drain(time.Minute)
+		set("0")
+		w.drain(quiet)
+		if len(w.short) == 0 {
+			t.Fatal("the list was complete")
+		}
+		if w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"shared"] != "1" || len(w.violations) > 0 {
+			t.Errorf("the label was removed: %v", w.violations)
+		}
+	})
+}
