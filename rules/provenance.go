@@ -137,6 +137,12 @@ func (r *rule) names(kind keys.Kind, key string) bool {
 	}) {
 		return true
 	}
+	switch kind {
+	case keys.Taint:
+		return slices.ContainsFunc(r.taints, func(t taint) bool { return t.key.IsLiteral() && literal(t.key)+":"+string(t.effect) == key })
+	case keys.Condition:
+		return slices.ContainsFunc(r.nodeConditions, func(n nodeCondition) bool { return n.kind.IsLiteral() && literal(n.kind) == key })
+	}
 	if kind != keys.Label || r.labelsTemplate == nil || r.labelsTemplate.WritesAny() {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -93,6 +94,45 @@ func TestAKeyThatAnotherRuleNamesOutlivesAnEditWhileTheFactsAreUnknown(t *testin
 	p, _ := r.unproven(t.Context(), plan.Compute(state, plan.Desired{}, plan.Policy{}), j)
 	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/old"}) {
 		t.Errorf("the plan removes %v, want the key alone that no active rule names", got)
+	}
+}
+
+// A rule is deleted and created again while the worker's facts are unknown, and gives a taint and a condition from them as before (found by
+// seed 59056 of the simulator).
+func TestATaintAndAConditionThatAnotherRuleNamesOutliveAnEditWhileTheFactsAreUnknown(t *testing.T) {
+	r := &Reconciler{policy: plan.Policy{Taints: true}, object: func(string) *assembly.Object { return nil }}
+	set, _ := rules.Compile(&nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "rule", UID: "new"},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name: "rule", MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "a.b"}},
+			Taints:         []corev1.Taint{{Key: "vendor.io/shared", Effect: corev1.TaintEffectNoSchedule}},
+			NodeConditions: []nfdv1alpha1.NodeCondition{{Type: "vendor.io/Shared", Status: "True"}},
+		}}},
+	}, rules.Options{})
+	past := &provenance.Record{}
+	past.Put("old", &provenance.Entry{Name: "rule", Rolled: "1", Keys: map[provenance.Key]bool{}})
+	var steps []plan.Step
+	for _, s := range []plan.Step{
+		{Kind: keys.Condition, Key: "vendor.io/Old"},
+		{Kind: keys.Condition, Key: "vendor.io/Shared"},
+		{Kind: keys.Taint, Key: "vendor.io/old:NoSchedule"},
+		{Kind: keys.Taint, Key: "vendor.io/shared:NoExecute"},
+		{Kind: keys.Taint, Key: "vendor.io/shared:NoSchedule"},
+	} {
+		s.Op = plan.Remove
+		steps = append(steps, s)
+		past.Objects["old"].Add(keyOf(s))
+	}
+	j := &judge{
+		r: r, known: &memo{}, node: &corev1.Node{}, blind: true, outcome: outcomeOf(t, nfdv1alpha1.Rule{}), past: past,
+		now: &inForce{sets: map[string]*rules.RuleSet{set.ID(): set}},
+	}
+	if !j.explained(steps[0]) {
+		t.Error("the deletion of a rule does not explain the removal of its keys")
+	}
+	p, _ := r.unproven(t.Context(), &plan.Plan{Steps: steps}, j)
+	if got, want := stepKeys(p), []string{"vendor.io/Old", "vendor.io/old:NoSchedule", "vendor.io/shared:NoExecute"}; !slices.Equal(got, want) {
+		t.Errorf("the plan removes %v, want %v, which no active rule names", got, want)
 	}
 }
 

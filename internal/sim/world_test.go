@@ -314,7 +314,7 @@ func (w *world) wait() {
 
 // seed sets the seed of the clients' jitter in each step, since goroutines use it in any order. It does so only if some have: it
 // takes longer than most steps. It is called while they are blocked: the operating system can interrupt this goroutine at any point.
-// Each check draws, too: how many there are while nothing is told depends on the order of what happens at one time.
+// Each check draws, too: how many there are between two lines of the story depends on the order of what happens at one time.
 func (w *world) seed() {
 	now := moment{time.Now(), len(w.story)}
 	if now == w.seeded {
