@@ -85,7 +85,9 @@ func (f *fleet) pass() {
 		if f.tainted[node] || len(v.Due) == 0 {
 			continue
 		}
-		if ok, _ := f.gate.Allow(node, "", f.look); !ok {
+		ok, _ := f.gate.Allow(node, "", f.look)
+		f.gate.Passed(node)
+		if !ok {
 			continue
 		}
 		since, down := f.down[node]
