@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,27 +118,25 @@ func (a *arbiter) annotate(ctx context.Context, wanted map[types.NamespacedName]
 	return nil
 }
 
-// ask makes the annotation of a NodeFeature name these sets; none removes it.
+// ask makes the annotation of a NodeFeature name these sets; none removes it, also if the cache does not show it yet.
 func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []string) error {
-	var f nodefeature.NodeFeature
-	if err := a.client.Get(ctx, key, &f, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
+	value := "null"
+	if len(sets) > 0 {
+		var f nodefeature.NodeFeature
+		if err := a.client.Get(ctx, key, &f, client.UnsafeDisableDeepCopy); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		slices.Sort(sets)
+		text := strings.Join(sets, ",")
+		if f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == text {
 			return nil
 		}
-		return err
-	}
-	slices.Sort(sets)
-	text, value := strings.Join(sets, ","), "null"
-	if f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] == text {
-		return nil
-	}
-	if text != "" {
 		value = fmt.Sprintf("%q", text)
 	}
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	o.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeature"))
 	err := a.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
-	if err == nil && text != "" {
+	if err == nil && len(sets) > 0 {
 		a.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
 			"%v; the last complete features stay active", &featuresets.MissingError{Sets: sets})
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -201,6 +202,38 @@ func TestANodeStaysReadyWhileItsSetIsMissingAfterARestart(t *testing.T) {
 		w.drain(time.Minute)
 		if status, message := readyOf(w.server.Get("nodes", "", "n0")); status != "True" || len(w.violations) > 0 {
 			t.Errorf("FeaturesReady is %s: %s; %v", status, message, w.violations)
+		}
+	})
+}
+
+// The request to create a missing set was never withdrawn if the cache did not show it yet when the set was there again: the worker looked for
+// the set every few minutes, without end (found by seed 82115).
+func TestARequestForASetIsWithdrawnAlthoughTheCacheIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		set := w.useSet(t)
+		w.boot()
+		w.drain(time.Minute)
+		requested := func() bool {
+			annotations, _ := below(w.server.Get("nodefeatures", namespace, "n0"), "metadata")["annotations"].(object)
+			return annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != nil
+		}
+		w.do("user", http.MethodDelete, setsPath+"/"+set, nil)
+		for end := time.Now().Add(time.Minute); !requested(); w.drain(100 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the set is not requested")
+			}
+			for _, watch := range w.programs[0].client.Watches() {
+				if watch.String() == "nodefeatures" {
+					watch.End(errors.New("connection reset by peer"))
+				}
+			}
+		}
+		w.do("worker", http.MethodPost, setsPath, object{"metadata": object{"name": set}, "spec": object{"features": w.contents[set]}})
+		w.drain(quiet)
+		if requested() || len(w.violations) > 0 {
+			t.Errorf("the set is requested: %t; %v", requested(), w.violations)
 		}
 	})
 }
