@@ -80,7 +80,7 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 	if !j.blind {
 		return p, 0
 	}
-	if j.known.kept == nil {
+	if j.known.kept == nil && !j.incomplete { // otherwise the plan does not show what the node would lose
 		j.known.kept = map[string]bool{}
 		for _, s := range p.Steps {
 			if s.Takes() && !r.switchedOff(s) {

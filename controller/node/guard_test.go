@@ -69,6 +69,21 @@ func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
 	}
 }
 
+// In its first pass a process held all removals because its cache lacked a NodeFeature. When that arrived, it removed what the node had before
+// although the worker's facts were still unknown (found by seed 90494 of the simulator).
+func TestNothingIsRemovedWhenTheCacheIsCompleteWhileTheWorkersFactsAreUnknown(t *testing.T) {
+	r := &Reconciler{policy: plan.Policy{Taints: true}}
+	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})}
+	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, incomplete: true, now: &inForce{}, outcome: known.outcome, past: &provenance.Record{}}
+	state := plan.State{Labels: map[string]string{"vendor.io/old": "1"}, Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old"}}
+	p := plan.Compute(state, plan.Desired{}, plan.Policy{})
+	r.unproven(t.Context(), p.Without(plan.Step.Takes), j)
+	j.incomplete = false
+	if p, _ = r.unproven(t.Context(), p, j); !p.Empty() {
+		t.Errorf("the plan changes %v, want nothing", stepKeys(p))
+	}
+}
+
 // A rule that gave a key is edited while the worker's facts are unknown, and another rule that names it may give it from them (found by
 // seed 620 of the simulator).
 func TestAKeyThatAnotherRuleNamesOutlivesAnEditWhileTheFactsAreUnknown(t *testing.T) {
