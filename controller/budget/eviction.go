@@ -27,8 +27,8 @@ const DefaultShare = 0.05
 // beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute
 
-// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache, after the pass in which it was allowed, and
-// again from the end of a successful write on. After that, the write is considered failed.
+// maxLag is how long an allowed node counts as tainted before its taint shows up in the cache, from the permission on, and again from the
+// end of a successful write on. After that, and after the pass, the write is considered failed.
 const maxLag = time.Minute
 
 // Gate allows nodes to have taints that evict pods, one after another. It is safe for concurrent use.

@@ -110,13 +110,12 @@ type Plan struct {
 	policy Policy
 	now    metav1.Time
 	owned  map[keys.Kind]map[string]bool   // owned keys after the plan is applied; nil if same has the kind
-	exact  map[keys.Kind]bool              // whether the record on the Node is what it would be written as without steps
 	same   map[keys.Kind]map[string]string // wanted keys of kinds of which nothing changes: the owned ones
 }
 
 // Compute returns the plan for a Node.
 func Compute(state State, want Desired, policy Policy) *Plan {
-	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}, exact: map[keys.Kind]bool{}, same: map[keys.Kind]map[string]string{}}
+	p := &Plan{state: state, policy: policy, now: want.Now, owned: map[keys.Kind]map[string]bool{}, same: map[keys.Kind]map[string]string{}}
 	p.compare(keys.Label, policy.Record.Labels(), state.Labels, want.Labels, equalText)
 	p.compare(keys.Annotation, policy.Record.Annotations(), state.Annotations, want.Annotations, equalText)
 	p.compare(keys.Resource, policy.Record.Resources(), resources(state), want.ExtendedResources, equalQuantity)
@@ -248,21 +247,19 @@ func (p *Plan) mark(annotation, value string) {
 // compare plans one of the maps.
 func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]string, equal func(a, b string) bool) {
 	if p.unchanged(kind, p.state.Annotations[annotation], have, want, equal) {
-		p.exact[kind], p.same[kind] = true, want
+		p.same[kind] = want
 		return
 	}
 	recorded := p.policy.Record.Parse(p.state.Annotations[annotation])
 	owned := make(map[string]bool, max(len(recorded), len(want)))
 	p.owned[kind] = owned
-	for i, key := range recorded {
+	for _, key := range recorded {
 		key = p.policy.Record.resolve(key, have)
-		recorded[i] = key
 		if p.policy.mayOwn(kind, key) {
 			owned[key] = true
 		}
 	}
 	p.Steps = slices.Grow(p.Steps, max(0, len(want)-len(owned))) // those of a new node
-	p.exact[kind] = len(owned) == len(recorded) && p.policy.Record.lists(p.state.Annotations[annotation], recorded)
 	for key, value := range want {
 		old, present := have[key]
 		ours := owned[key]

@@ -93,18 +93,6 @@ func (r Record) Format(names []string) string {
 	return strings.Join(slices.Compact(short), ",")
 }
 
-// lists reports whether a record is what Format returns for the names, which Parse returned for it and resolve completed.
-func (r Record) lists(record string, names []string) bool {
-	i, last := 0, ""
-	for short := range strings.SplitSeq(record, ",") {
-		if i == len(names) || short <= last || short != r.short(names[i]) {
-			return false
-		}
-		i, last = i+1, short
-	}
-	return i == len(names)
-}
-
 // short removes the default namespace from a name if Parse restores it. A record may contain invalid keys, such as a namespace
 // without a name; short keeps these unchanged.
 func (r Record) short(name string) string {
@@ -164,9 +152,9 @@ func (p *Plan) recordAfter() map[string]*string {
 	return out
 }
 
-// recordKeys adds the change to the record of one kind. Without steps there is none if the record is as it would be written.
+// recordKeys adds the change to the record of one kind. The record of a kind of which nothing changes stays as it is.
 func (p *Plan) recordKeys(out map[string]*string, annotation string, kind keys.Kind) {
-	if same := p.owned[kind] == nil || len(p.Steps) == 0; !same || !p.exact[kind] {
+	if p.owned[kind] != nil {
 		p.recordInto(out, annotation, p.policy.Record.Format(slices.Collect(maps.Keys(p.owned[kind]))))
 	}
 }
