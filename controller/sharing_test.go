@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -247,16 +248,60 @@ func TestWorkersWaitForNFDsMasterToGo(t *testing.T) {
 		}
 		return nil
 	})
-	marker := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}
-	if err := w.Get(t.Context(), key, marker); !apierrors.IsNotFound(err) {
-		t.Fatalf("the marker: %v, want that it does not exist yet", err)
-	}
+	marker := noMarker(t, w)
 	if err := w.Delete(t.Context(), master); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
 		clock.Step(time.Minute)
-		return w.Get(ctx, key, marker)
+		return w.Get(ctx, marker, &corev1.ConfigMap{})
 	})
+}
+
+// noMarker checks that workers do not share features yet, and returns the key of the marker.
+func noMarker(t *testing.T, w *world) client.ObjectKey {
+	t.Helper()
+	key := client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}
+	if err := w.Get(t.Context(), key, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("the marker: %v, want that it does not exist yet", err)
+	}
+	return key
+}
+
+// TestWorkersWaitForTheQuotaOfSets: in a new installation, Kubernetes refuses all sets until it has counted them, for up to 5 minutes.
+// Workers that tried published 130 kB inline for 10 minutes, with a warning for each set.
+func TestWorkersWaitForTheQuotaOfSets(t *testing.T) {
+	w := newWorld(t)
+	clock, useClock := arbiterClock()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "assay-worker"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/nodefeaturesets.assay.dev": resource.MustParse("0")}},
+	}
+	testkit.Create(t, w, quota)
+	probe := &assayv1alpha1.NodeFeatureSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
+	probe.Spec.Features.Flags = map[string]nfdv1alpha1.FlagFeatureSet{"test.flag": {Elements: map[string]nfdv1alpha1.Nil{}}}
+	testkit.Eventually(t, "that the API server refuses sets", func(ctx context.Context) error {
+		if err := w.Create(ctx, probe.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it answers %v", err)
+		}
+		return nil
+	})
+	m := w.start(useClock)
+	testkit.Eventually(t, "a log message", func(context.Context) error {
+		if !strings.Contains(m.log.String(), "Workers do not share features until NodeFeatureSets can be created") {
+			return errors.New("it is not there")
+		}
+		return nil
+	})
+	marker := noMarker(t, w)
+	if err := w.Delete(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
+		clock.Step(time.Minute)
+		return w.Get(ctx, marker, &corev1.ConfigMap{})
+	})
+	if n := strings.Count(m.log.String(), "Workers do not share features"); n != 1 {
+		t.Errorf("the log says %d times that workers do not share features, want once", n)
+	}
 }

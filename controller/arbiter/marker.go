@@ -18,12 +18,12 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 )
 
-// announce writes the ConfigMap without which workers publish neither sets nor encoded instances. It waits while a master of NFD runs in
-// the namespace, which is about to be replaced: it does not read sets, and would remove the labels that depend on them. It also lists the
-// sets in use; nil: they are not known yet.
+// announce writes the ConfigMap without which workers publish neither sets nor encoded instances. It waits while something in the
+// namespace is in the way, see obstacle. It also lists the sets in use; nil: they are not known yet.
 func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 	marker := &corev1.ConfigMap{}
 	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
@@ -39,15 +39,16 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 	if err == nil && maps.Equal(marker.Annotations, announced.Annotations) {
 		return nil
 	}
-	if master, err := a.predecessor(ctx); err != nil || master != "" {
-		if master != a.master && master != "" {
-			logf.FromContext(ctx).Info("Workers do not share features until NFD's master is gone", "deployment", master)
+	missing := apierrors.IsNotFound(err)
+	if obstacle, err := a.obstacle(ctx, missing); err != nil || obstacle != "" {
+		if obstacle != a.obstructed && obstacle != "" {
+			logf.FromContext(ctx).Info(obstacle)
 		}
-		a.master = master
+		a.obstructed = obstacle
 		return err
 	}
 	switch {
-	case apierrors.IsNotFound(err):
+	case missing:
 		if err = a.client.Create(ctx, announced); apierrors.IsAlreadyExists(err) {
 			return nil // the cache is behind
 		}
@@ -58,6 +59,37 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// obstacle returns a log message that says why workers cannot share features yet, or an empty string. A master of NFD is about to be
+// replaced: it does not read sets, and would remove the labels that depend on them. The ResourceQuota of a new installation refuses all
+// sets until Kubernetes has counted them, up to 5 minutes after it learned of their kind (--resource-quota-sync-period). Workers that
+// tried would publish inline for longer than that. Once workers share, it is not asked about again.
+func (a *arbiter) obstacle(ctx context.Context, first bool) (string, error) {
+	master, err := a.predecessor(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case master != "":
+		return "Workers do not share features until NFD's master is gone: Deployment " + master, nil
+	case !first:
+		return "", nil
+	}
+	probe := &assayv1alpha1.NodeFeatureSet{Spec: assayv1alpha1.NodeFeatureSetSpec{Features: nfdv1alpha1.Features{
+		Flags: map[string]nfdv1alpha1.FlagFeatureSet{"assay.probe": {Elements: map[string]nfdv1alpha1.Nil{}}},
+	}}}
+	if probe.Name, err = featureset.Name(&probe.Spec.Features); err != nil {
+		return "", err
+	}
+	probe.Namespace = a.namespace
+	err = a.client.Create(ctx, probe, client.DryRunAll)
+	switch {
+	case apierrors.IsForbidden(err):
+		return "Workers do not share features until NodeFeatureSets can be created: " + err.Error(), nil
+	case err == nil, apierrors.IsAlreadyExists(err), meta.IsNoMatchError(err), apierrors.IsNotFound(err): // workers handle an unknown kind
+		return "", nil
+	}
+	return "", fmt.Errorf("create a NodeFeatureSet as a dry run: %w", err)
 }
 
 // join returns a list of at most maxKnown sets in use. Those that are listed already stay, so that the list changes rarely.

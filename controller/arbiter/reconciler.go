@@ -64,7 +64,7 @@ type arbiter struct {
 	counts     map[types.UID]*count          // by set
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
-	master     string                        // Deployment of NFD for which the announcement waits
+	obstructed string                        // why workers cannot share features yet
 }
 
 // Start implements manager.Runnable.

@@ -39,6 +39,7 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"WritesTheMarker":         {off, right{"Role/assay-controller", "", "configmaps", "assay-feature-sets", "patch"}, true},
 		"AsksWorkersForSets":      {off, right{"Role/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, true},
 		"AsksNobodyElse":          {off, right{"ClusterRole/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, false},
+		"TriesToCreateSets":       {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets", "", "create"}, true},
 		"DeletesSets":             {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets", "", "delete"}, true},
 		"CountsNodesOfSets":       {off, right{"Role/assay-controller", "assay.dev", "nodefeaturesets/status", "", "patch"}, true},
 		"CreatesShapes":           {off, right{"ClusterRole/assay-controller", "assay.dev", "nodeshapes", "", "create"}, true},

@@ -81,6 +81,9 @@ func (s *Server) create(c *call) (Object, error) {
 	if o, err = c.resource.normal(o); err != nil {
 		return nil, err
 	}
+	if c.query.Get("dryRun") != "" {
+		return o, nil
+	}
 	return s.commit(c.resource, k, o, c.by), nil
 }
 
