@@ -175,24 +175,27 @@ func (s *snapshot) since(before *snapshot) *snapshot {
 }
 
 const (
-	// idleInterval is the interval in which an idle controller uses at most one tick of CPU time, and idleBound the maximum wait for it.
+	// idleInterval is the interval in which an idle controller uses at most one tick of CPU time, idleSample the resolution with which
+	// its beginning is found, and idleBound the maximum wait for it.
 	idleInterval = 250 * time.Millisecond
+	idleSample   = 25 * time.Millisecond
 	idleBound    = 10 * time.Minute
 )
 
 // idleController waits until the controller uses no CPU time, and adds the time from start until then: it has evaluated all nodes.
 func (s *scale) idleController(ctx context.Context, start time.Time, r *phaseResult) error {
-	for last := s.usage()[controllerName].cpu; time.Since(start) < idleBound; {
-		at := time.Now()
-		if err := sleep(ctx, idleInterval); err != nil {
+	since, used := time.Now(), s.usage()[controllerName].cpu
+	for time.Since(start) < idleBound {
+		if err := sleep(ctx, idleSample); err != nil {
 			return err
 		}
 		now := s.usage()[controllerName].cpu
-		if now-last <= clockTick {
-			r.Values["controllerIdleSeconds"] = at.Sub(start).Seconds()
+		if now-used > clockTick {
+			since, used = time.Now(), now
+		} else if time.Since(since) >= idleInterval {
+			r.Values["controllerIdleSeconds"] = since.Sub(start).Seconds()
 			return nil
 		}
-		last = now
 	}
 	return fmt.Errorf("the controller is busy for more than %s", idleBound)
 }

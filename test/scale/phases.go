@@ -72,10 +72,15 @@ func (s *scale) phases() []phase {
 		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, changes, r) }},
 		{name: phaseRuleNone, per: all, do: func(ctx context.Context, r *phaseResult) error {
 			start := time.Now()
-			if err := s.apply(ctx, rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist)); err != nil {
+			none := rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist)
+			if err := s.client.Create(ctx, none); err != nil {
 				return err
 			}
-			return s.idleController(ctx, start, r)
+			// The controller is busy within milliseconds, and writes the status a second later.
+			if err := s.idleController(ctx, start, r); err != nil {
+				return err
+			}
+			return s.reported(ctx, none)
 		}},
 		{name: phaseRuleAll, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			if err := s.client.Create(ctx, rule("scale-all", allLabel, "true", nfdv1alpha1.MatchExists)); err != nil {
@@ -228,11 +233,8 @@ func percentile(d []time.Duration, share float64) float64 {
 	return float64(d[max(0, rank)].Microseconds()) / 1000
 }
 
-// apply creates a rule, and returns once its status has the number of matching nodes.
-func (s *scale) apply(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error {
-	if err := s.client.Create(ctx, r); err != nil {
-		return err
-	}
+// reported waits until the status of a rule that was created has the number of matching nodes.
+func (s *scale) reported(ctx context.Context, r *nfdv1alpha1.NodeFeatureRule) error {
 	w, err := s.client.Watch(ctx, &nfdv1alpha1.NodeFeatureRuleList{}, client.MatchingFields{"metadata.name": r.Name},
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: r.ResourceVersion}})
 	if err != nil {
