@@ -46,8 +46,8 @@ type Features struct {
 }
 
 // UnmarshalJSON decodes a spec. Its features and encoded instances become shared facts; if they are invalid, it sets Features.Err and
-// returns no error. It scans the text once more, and not twice as
-// encoding/json does: decoding is most of the time that a controller with thousands of nodes takes to start.
+// returns no error. It scans the text once more, and not twice as encoding/json does: decoding is most of the time that a controller with
+// thousands of nodes takes to start.
 func (s *Spec) UnmarshalJSON(raw []byte) error {
 	*s = Spec{}
 	var features []byte

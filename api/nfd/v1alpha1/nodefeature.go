@@ -50,8 +50,8 @@ type NodeFeatureSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	FeatureSets []string `json:"featureSets,omitempty"`
 	// encodedInstances is JSON with more instances as one string: for each feature a list of the attributes of each instance, such as
-	// {"network.virtual": [{"name": "veth0"}]}. The API server handles it at a fraction of the cost of the same objects. If features contains instances with the same name, those here are ignored. Assay adds this
-	// field to the NFD API.
+	// {"network.virtual": [{"name": "veth0"}]}. The API server handles it at a fraction of the cost of the same objects. If features
+	// contains instances with the same name, those here are ignored. Assay adds this field to the NFD API.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1572864
 	EncodedInstances string `json:"encodedInstances,omitempty"`
