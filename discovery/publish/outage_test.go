@@ -163,6 +163,18 @@ func (n *network) kernelOf(node int) string {
 	return object["spec"].(map[string]any)["labels"].(map[string]any)["kernel-version.full"].(string)
 }
 
+// publishedFleet runs the publishers of n nodes, all of which have published kernel version 6.1.
+func publishedFleet(t *testing.T, nodes int) (net *network, set func(node int, kernel string), end func()) {
+	t.Helper()
+	net = newNetwork()
+	set, end = fleetOf(t, net, nodes)
+	for i := range nodes {
+		set(i, "6.1")
+	}
+	synctest.Wait()
+	return net, set, end
+}
+
 // TestFactsArePublishedWithinAMinuteOfAnOutage also counts the requests at the return of the API server: a write of each worker that
 // has something to publish, and a watch of each.
 func TestFactsArePublishedWithinAMinuteOfAnOutage(t *testing.T) {
@@ -170,13 +182,8 @@ func TestFactsArePublishedWithinAMinuteOfAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{10 * time.Second, 2 * time.Minute, 10 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				net := newNetwork()
-				set, end := fleetOf(t, net, nodes)
+				net, set, end := publishedFleet(t, nodes)
 				defer end()
-				for i := range nodes {
-					set(i, "6.1")
-				}
-				synctest.Wait()
 				net.leave()
 				for i := range nodes {
 					set(i, "6.2")
@@ -234,11 +241,8 @@ func TestManyWorkersAreNoStormAfterAnOutage(t *testing.T) {
 // not read again (found by seed 108615 of the simulator).
 func TestADeletionIsNoticedAlthoughTheReadAfterALostWatchFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		net := newNetwork()
-		set, end := fleetOf(t, net, 1)
+		net, _, end := publishedFleet(t, 1)
 		defer end()
-		set(0, "6.1")
-		synctest.Wait()
 		net.leave()
 		net.remove(collection + "/n0")
 		net.old, net.fail = true, 1
@@ -261,13 +265,8 @@ func TestADeletionIsNoticedAlthoughTheReadAfterALostWatchFails(t *testing.T) {
 func TestWatchesAreNotOpenedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 300
-		net := newNetwork()
-		set, end := fleetOf(t, net, nodes)
+		net, _, end := publishedFleet(t, nodes)
 		defer end()
-		for i := range nodes {
-			set(i, "6.1")
-		}
-		synctest.Wait()
 		net.leave()
 		net.back()
 		returned := time.Now()
@@ -288,11 +287,8 @@ func TestALostResponseCostsOneRead(t *testing.T) {
 	for name, next := range map[string]string{"the same content": "6.2", "the previous content": "6.1", "other content": "6.3"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				net := newNetwork()
-				set, end := fleetOf(t, net, 1)
+				net, set, end := publishedFleet(t, 1)
 				defer end()
-				set(0, "6.1")
-				synctest.Wait()
 				net.loseResponses(true)
 				set(0, "6.2")
 				synctest.Wait()

@@ -22,18 +22,23 @@ func TestAKeyOfAnEditedRuleIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
 	})
 }
 
+// bootWithVendor boots the programs after a vendor has published a NodeFeature for n0.
+func (w *world) bootWithVendor() {
+	w.do("vendor", http.MethodPost, featuresPath, object{
+		"metadata": object{"name": "vendor-n0", "labels": object{"nfd.node.kubernetes.io/node-name": "n0"}},
+		"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"v": "1"}}}}},
+	})
+	w.boot()
+	w.drain(time.Minute)
+}
+
 // testIncompleteList replaces the process by one whose first list lacks a NodeFeature, after something else has changed.
 func testIncompleteList(t *testing.T, change func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&tape{}, logr.Discard())
 		defer w.end()
 		w.editRule(1)
-		w.do("vendor", http.MethodPost, featuresPath, object{
-			"metadata": object{"name": "vendor-n0", "labels": object{"nfd.node.kubernetes.io/node-name": "n0"}},
-			"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"v": "1"}}}}},
-		})
-		w.boot()
-		w.drain(time.Minute)
+		w.bootWithVendor()
 		labeled := func() bool { return w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"r1"] != "" }
 		if !labeled() {
 			t.Fatalf("the label is missing: %v", w.story)
@@ -72,12 +77,7 @@ func TestAKeyThatAnotherRuleGivesIsKeptWhoseNodeFeatureAListLacks(t *testing.T) 
 			w.publish("n0")
 		}
 		set("1")
-		w.do("vendor", http.MethodPost, featuresPath, object{
-			"metadata": object{"name": "vendor-n0", "labels": object{"nfd.node.kubernetes.io/node-name": "n0"}},
-			"spec":     object{"features": object{"attributes": object{"test.attr": object{"elements": object{"v": "1"}}}}},
-		})
-		w.boot()
-		w.drain(time.Minute)
+		w.bootWithVendor()
 		w.omitted = "nodefeatures vendor-n0"
 		w.stop(w.programs[0])
 		w.boot()

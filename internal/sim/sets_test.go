@@ -154,9 +154,7 @@ func TestLabelsFromSetsStayForTheGracePeriod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(&tape{}, logr.Discard())
 				defer w.end()
-				set := w.useSet(t)
-				w.boot()
-				w.drain(time.Minute)
+				set := w.bootWithSet(t)
 				labeled := func() bool { return w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"r0"] != "" }
 				if !labeled() {
 					t.Fatalf("the label is missing: %s", strings.Join(w.story, "\n"))
@@ -175,8 +173,8 @@ func TestLabelsFromSetsStayForTheGracePeriod(t *testing.T) {
 	}
 }
 
-// useSet moves the facts of n0 to a NodeFeatureSet, without a publisher that would create it again.
-func (w *world) useSet(t *testing.T) (name string) {
+// bootWithSet boots the programs after it has moved the facts of n0 to a NodeFeatureSet, without a publisher that would create it again.
+func (w *world) bootWithSet(t *testing.T) (name string) {
 	t.Helper()
 	w.expectSet(map[string]string{"a0": "1"})
 	for name = range w.contents {
@@ -185,6 +183,8 @@ func (w *world) useSet(t *testing.T) (name string) {
 	w.do("worker", http.MethodPatch, featuresPath+"/n0", object{"spec": object{
 		"features": object{"attributes": object{"test.attr": nil}}, "featureSets": []any{name},
 	}})
+	w.boot()
+	w.drain(time.Minute)
 	return name
 }
 
@@ -193,9 +193,7 @@ func TestANodeStaysReadyWhileItsSetIsMissingAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&tape{}, logr.Discard())
 		defer w.end()
-		set := w.useSet(t)
-		w.boot()
-		w.drain(time.Minute)
+		set := w.bootWithSet(t)
 		w.do("user", http.MethodDelete, setsPath+"/"+set, nil)
 		w.stop(w.programs[0])
 		w.boot()
@@ -212,9 +210,7 @@ func TestARequestForASetIsWithdrawnAlthoughTheCacheIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&tape{}, logr.Discard())
 		defer w.end()
-		set := w.useSet(t)
-		w.boot()
-		w.drain(time.Minute)
+		set := w.bootWithSet(t)
 		requested := func() bool {
 			annotations, _ := below(w.server.Get("nodefeatures", namespace, "n0"), "metadata")["annotations"].(object)
 			return annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != nil
