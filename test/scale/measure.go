@@ -132,6 +132,9 @@ func (s *snapshot) add(line string) error {
 	if sub := labelOf(line, "subresource"); sub != "" {
 		resource += "/" + sub
 	}
+	if labelOf(line, "dry_run") != "" {
+		resource += " (dry run)"
+	}
 	s.requests[labelOf(line, "verb")+" "+resource] += int(n)
 	if code == strconv.Itoa(http.StatusTooManyRequests) {
 		s.rejected += int(n)
