@@ -281,10 +281,11 @@ func TestWorkersWaitForTheQuotaOfSets(t *testing.T) {
 	probe := &assayv1alpha1.NodeFeatureSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "probe"}}
 	probe.Spec.Features.Flags = map[string]nfdv1alpha1.FlagFeatureSet{"test.flag": {Elements: map[string]nfdv1alpha1.Nil{}}}
 	testkit.Eventually(t, "that the API server refuses sets", func(ctx context.Context) error {
-		if err := w.Create(ctx, probe.DeepCopy(), client.DryRunAll); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("it answers %v", err)
+		err := w.Create(ctx, probe.DeepCopy(), client.DryRunAll)
+		if apierrors.IsForbidden(err) {
+			return nil
 		}
-		return nil
+		return errors.Join(errors.New("it does not"), err)
 	})
 	m := w.start(useClock)
 	testkit.Eventually(t, "a log message", func(context.Context) error {
