@@ -229,7 +229,6 @@ func TestLabelsStayWhenTheAPIServerDropsTheNamesOfSets(t *testing.T) {
 // TestWorkersWaitForNFDsMasterToGo: it shares the namespace during a take-over, and does not read sets.
 func TestWorkersWaitForNFDsMasterToGo(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
 	labels := map[string]string{"app": "nfd"}
 	master := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "nfd-node-feature-discovery-master"},
@@ -241,38 +240,41 @@ func TestWorkersWaitForNFDsMasterToGo(t *testing.T) {
 		},
 	}
 	testkit.Create(t, w, master)
+	sharesWithout(t, w, master, "Workers do not share features until NFD's master is gone")
+}
+
+// sharesWithout checks that workers do not share features while the obstacle exists, that the controller says so once, and that they
+// do when the obstacle is gone.
+func sharesWithout(t *testing.T, w *world, obstacle client.Object, message string) {
+	t.Helper()
+	clock, useClock := arbiterClock()
 	m := w.start(useClock)
 	testkit.Eventually(t, "a log message", func(context.Context) error {
-		if !strings.Contains(m.log.String(), "Workers do not share features until NFD's master is gone") {
+		if !strings.Contains(m.log.String(), message) {
 			return errors.New("it is not there")
 		}
 		return nil
 	})
-	marker := noMarker(t, w)
-	if err := w.Delete(t.Context(), master); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
-		clock.Step(time.Minute)
-		return w.Get(ctx, marker, &corev1.ConfigMap{})
-	})
-}
-
-// noMarker checks that workers do not share features yet, and returns the key of the marker.
-func noMarker(t *testing.T, w *world) client.ObjectKey {
-	t.Helper()
 	key := client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}
 	if err := w.Get(t.Context(), key, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Fatalf("the marker: %v, want that it does not exist yet", err)
 	}
-	return key
+	if err := w.Delete(t.Context(), obstacle); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
+		clock.Step(time.Minute)
+		return w.Get(ctx, key, &corev1.ConfigMap{})
+	})
+	if n := strings.Count(m.log.String(), "Workers do not share features"); n != 1 {
+		t.Errorf("the log says %d times that workers do not share features, want once", n)
+	}
 }
 
 // TestWorkersWaitForTheQuotaOfSets: in a new installation, Kubernetes refuses all sets until it has counted them, for up to 5 minutes.
 // Workers that tried published 130 kB inline for 10 minutes, with a warning for each set.
 func TestWorkersWaitForTheQuotaOfSets(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "assay-worker"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/nodefeaturesets.assay.dev": resource.MustParse("0")}},
@@ -287,22 +289,5 @@ func TestWorkersWaitForTheQuotaOfSets(t *testing.T) {
 		}
 		return errors.Join(errors.New("it does not"), err)
 	})
-	m := w.start(useClock)
-	testkit.Eventually(t, "a log message", func(context.Context) error {
-		if !strings.Contains(m.log.String(), "Workers do not share features until NodeFeatureSets can be created") {
-			return errors.New("it is not there")
-		}
-		return nil
-	})
-	marker := noMarker(t, w)
-	if err := w.Delete(t.Context(), quota); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
-		clock.Step(time.Minute)
-		return w.Get(ctx, marker, &corev1.ConfigMap{})
-	})
-	if n := strings.Count(m.log.String(), "Workers do not share features"); n != 1 {
-		t.Errorf("the log says %d times that workers do not share features, want once", n)
-	}
+	sharesWithout(t, w, quota, "Workers do not share features until NodeFeatureSets can be created")
 }
