@@ -41,8 +41,24 @@ func TestMap(t *testing.T) {
 	}
 }
 
+func TestMapsOfAllSizes(t *testing.T) {
+	in := map[string]string{}
+	before := stringmap.Of(in)
+	for i := range 20 {
+		in[fmt.Sprintf("key-%d", i)] = fmt.Sprint(i)
+		m := stringmap.Of(in)
+		if got := m.Strings(); !maps.Equal(got, in) {
+			t.Errorf("%v, want %v", got, in)
+		}
+		if m.Equal(before) || before.Equal(m) {
+			t.Errorf("%v equals %v", m.Strings(), before.Strings())
+		}
+		before = m
+	}
+}
+
 // maxEntryBytes is the maximum memory of an entry that another map has too.
-const maxEntryBytes = 10
+const maxEntryBytes = 2
 
 // TestCommonEntriesAreKeptOnce: maps of strings that were decoded one by one share their entries.
 func TestCommonEntriesAreKeptOnce(t *testing.T) {
