@@ -246,7 +246,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			return shape.Add(mgr, shape.Options{Labels: c.Shapes, Policy: c.Policy, Clock: clock.RealClock{}})
 		},
 		func() error { return mgr.Add(nodes) },
-		func() error { return orphan.Add(mgr, c.Orphans) },
+		func() error { return orphan.Add(mgr, nodes.Describing, c.Orphans) },
 		func() error { return arbiter.Add(mgr, sets, c.Sources.Namespace, c.FeatureSets) },
 		func() error { return health(mgr, reg, watchdog) },
 	} {

@@ -30,8 +30,9 @@ type Options struct {
 	Clock   clock.PassiveClock
 }
 
-// Add registers the controller. It watches NodeFeatures, and deletions of Nodes.
-func Add(mgr ctrl.Manager, opt Options) error {
+// Add registers the controller. It watches NodeFeatures, and deletions of Nodes. Describing returns the keys of the NodeFeatures that
+// name a Node.
+func Add(mgr ctrl.Manager, describing func(node string) ([]client.ObjectKey, error), opt Options) error {
 	if opt.Interval <= 0 {
 		return nil
 	}
@@ -51,20 +52,21 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("orphan").
 		For(&nodefeature.NodeFeature{}, builder.WithPredicates(comesOrGoes)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.objectsOf), builder.WithPredicates(nodes)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(requests(describing)), builder.WithPredicates(nodes)).
 		Complete(r)
 }
 
-// objectsOf returns requests for the NodeFeatures that describe a Node.
-func (r *Reconciler) objectsOf(ctx context.Context, node client.Object) []reconcile.Request {
-	var list nodefeature.NodeFeatureList
-	err := r.client.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil
+// requests returns requests for the NodeFeatures that describe a Node.
+func requests(describing func(node string) ([]client.ObjectKey, error)) handler.MapFunc {
+	return func(_ context.Context, node client.Object) []reconcile.Request {
+		list, err := describing(node.GetName())
+		if err != nil {
+			return nil
+		}
+		out := make([]reconcile.Request, len(list))
+		for i, key := range list {
+			out[i].NamespacedName = key
+		}
+		return out
 	}
-	out := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return out
 }

@@ -86,17 +86,6 @@ func (f Features) MarshalJSON() ([]byte, error) {
 // NodeName returns the name of the Node that the features describe, or an empty string if the object has no such label.
 func (f *NodeFeature) NodeName() string { return f.Labels[nfdv1alpha1.NodeNameLabel] }
 
-// ByNode is the name of the index of NodeFeatures by Node. Without it each lookup would read all of them.
-const ByNode = "assay.dev/node"
-
-// IndexByNode returns the index keys of a NodeFeature: the Node that it describes, if any.
-func IndexByNode(f *NodeFeature) []string {
-	if name := f.NodeName(); name != "" {
-		return []string{name}
-	}
-	return nil
-}
-
 // Publisher returns namespace/name, which spec.featureSources of a rule is matched against.
 func (f *NodeFeature) Publisher() string { return f.Namespace + "/" + f.Name }
 

@@ -21,14 +21,11 @@ type LeftOut struct {
 // list returns the cached NodeFeatures that count for a node, in merge order, and those that are ignored because of an error or a
 // limit.
 func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature.NodeFeature, left []LeftOut, err error) {
-	var list nodefeature.NodeFeatureList
-	err = n.cached.List(ctx, &list, client.MatchingFields{nodefeature.ByNode: node.Name}, client.UnsafeDisableDeepCopy)
+	all, err := n.index.Of(node.Name)
 	if err != nil {
 		return nil, nil, err
 	}
-	out = make([]*nodefeature.NodeFeature, 0, len(list.Items))
-	for i := range list.Items {
-		f := &list.Items[i]
+	for _, f := range all {
 		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) {
 			continue
 		}

@@ -58,6 +58,7 @@ type Options struct {
 type Nodes struct {
 	opt        Options
 	cached     client.Reader
+	index      nodefeature.Index
 	registered []toolscache.InformerSynced
 	changed    []func(Change)
 

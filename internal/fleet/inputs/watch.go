@@ -83,8 +83,18 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 	if n.registered, err = informer.Register(ctx, c, list...); err != nil {
 		return err
 	}
-	index := func(o client.Object) []string { return nodefeature.IndexByNode(o.(*nodefeature.NodeFeature)) }
-	return c.IndexField(ctx, &nodefeature.NodeFeature{}, nodefeature.ByNode, index)
+	n.index, err = nodefeature.NewIndex(ctx, c, n.opt.Merge.Namespace)
+	return err
+}
+
+// Describing returns the keys of the cached NodeFeatures that name a Node, in no order.
+func (n *Nodes) Describing(node string) ([]client.ObjectKey, error) {
+	list, err := n.index.Of(node)
+	out := make([]client.ObjectKey, len(list))
+	for i, f := range list {
+		out[i] = client.ObjectKeyFromObject(f)
+	}
+	return out, err
 }
 
 // sameNode reports whether nothing has changed that inputs depend on.

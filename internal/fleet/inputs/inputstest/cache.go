@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,12 +28,16 @@ type Cache struct {
 	mu       sync.Mutex
 	writes   int
 	objects  map[string]client.Object // by kind, namespace and name
+	features toolscache.Indexer       // the NodeFeatures among them
 	handlers map[string][]toolscache.ResourceEventHandler
 }
 
 // New returns a Cache with these objects.
 func New(objects ...client.Object) *Cache {
-	c := &Cache{objects: map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}}
+	c := &Cache{
+		objects: map[string]client.Object{}, features: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{}),
+		handlers: map[string][]toolscache.ResourceEventHandler{},
+	}
 	for _, o := range objects {
 		c.Put(o)
 	}
@@ -53,6 +58,9 @@ func (c *Cache) Put(o client.Object) {
 		o.SetResourceVersion(fmt.Sprintf("put-%d", c.writes))
 	}
 	c.objects[key(o, client.ObjectKeyFromObject(o))] = o
+	if f, ok := o.(*nodefeature.NodeFeature); ok {
+		utilruntime.Must(c.features.Add(f))
+	}
 	handlers := c.handlers[kind(o)]
 	c.mu.Unlock()
 	for _, h := range handlers {
@@ -68,6 +76,9 @@ func (c *Cache) Put(o client.Object) {
 func (c *Cache) Remove(o client.Object) {
 	c.mu.Lock()
 	delete(c.objects, key(o, client.ObjectKeyFromObject(o)))
+	if f, ok := o.(*nodefeature.NodeFeature); ok {
+		utilruntime.Must(c.features.Delete(f))
+	}
 	handlers := c.handlers[kind(o)]
 	c.mu.Unlock()
 	for _, h := range handlers {
@@ -92,28 +103,19 @@ func (c *Cache) Get(_ context.Context, at client.ObjectKey, into client.Object, 
 	return nil
 }
 
-// List implements client.Reader for NodeFeatures. They are sorted by namespace and name.
+// List implements client.Reader for the NodeFeatures of a namespace. They are sorted by namespace and name.
 func (c *Cache) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	var opt client.ListOptions
 	opt.ApplyOptions(options)
-	node := ""
-	if opt.FieldSelector != nil {
-		node, _ = opt.FieldSelector.RequiresExactMatch(nodefeature.ByNode)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := into.(*nodefeature.NodeFeatureList)
 	for _, at := range slices.Sorted(maps.Keys(c.objects)) {
 		f, ok := c.objects[at].(*nodefeature.NodeFeature)
-		if ok && (opt.Namespace == "" || f.Namespace == opt.Namespace) && (node == "" || f.NodeName() == node) {
+		if ok && (opt.Namespace == "" || f.Namespace == opt.Namespace) {
 			list.Items = append(list.Items, *f)
 		}
 	}
-	return nil
-}
-
-// IndexField implements client.FieldIndexer: List needs no index.
-func (c *Cache) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return nil
 }
 
@@ -127,6 +129,16 @@ type informer struct {
 	c    *Cache
 	kind string
 }
+
+// AddIndexers implements cache.Informer for NodeFeatures. It keeps existing indexers: tests pass a Cache to one process after another.
+func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
+	indexers = maps.Clone(indexers)
+	maps.DeleteFunc(indexers, func(name string, _ toolscache.IndexFunc) bool { return i.c.features.GetIndexers()[name] != nil })
+	return i.c.features.AddIndexers(indexers)
+}
+
+// GetIndexer returns the indexer of NodeFeatures.
+func (i *informer) GetIndexer() toolscache.Indexer { return i.c.features }
 
 // AddEventHandler implements cache.Informer. The handler is called for existing objects.
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
