@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -233,9 +232,6 @@ func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
 		taints, capacity, allocatable := n.Spec.Taints, extended(n.Status.Capacity), extended(n.Status.Allocatable)
-		if maps.EqualFunc(capacity, allocatable, resource.Quantity.Equal) {
-			allocatable = capacity // one map of a kilobyte less
-		}
 		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable

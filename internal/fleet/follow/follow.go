@@ -179,7 +179,7 @@ func SlimNode(obj any) (any, error) {
 			return c.Type != corev1.NodeReady
 		})
 		n.Spec, n.Status = facts.NodeParts(n)
-		n.Status.Conditions = conditions
+		n.Status.Conditions = slices.Clone(conditions) // without the memory of the others
 	}
 	return obj, nil
 }

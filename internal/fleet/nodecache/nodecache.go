@@ -1,17 +1,22 @@
 // Package nodecache caches Nodes in a compact form.
 //
-// A Node has more than a hundred labels of features, which take 10 kB as a map although most of them are the same on all nodes of a kind.
-// Informers of this package store them as a stringmap.Map. Handlers and readers get complete Nodes, which are built when they are needed.
+// A Node has more than a hundred labels of features, which take 10 kB as a map although most of them are the same on all nodes of a kind,
+// as are its extended resources and the versions of its software. Informers of this package store these once. Handlers and readers get
+// complete Nodes, which are built when they are needed.
 package nodecache
 
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
+	"unique"
 	"weak"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -73,15 +78,28 @@ func indexerOf(ctx context.Context, c cache.Informers) (toolscache.Indexer, erro
 
 // compact is a stored Node. It is immutable except for built.
 type compact struct {
-	node                corev1.Node // without its labels and annotations
-	labels, annotations stringmap.Map
+	meta                  metav1.ObjectMeta // without labels and annotations
+	labels, annotations   stringmap.Map
+	capacity, allocatable stringmap.Map
+	info                  unique.Handle[corev1.NodeSystemInfo] // without the boot ID
+	bootID, providerID    string
+	taints                []corev1.Taint
+	conditions            []corev1.NodeCondition
+	declared              unique.Handle[string] // features, each followed by a zero byte
+	rest                  *rest                 // nil: there is nothing else
 
 	mu    sync.Mutex
 	built weak.Pointer[corev1.Node] // handlers of one event get the same Node
 }
 
+// rest are parts of a Node that the transforms of the manager's informers remove.
+type rest struct {
+	spec   corev1.NodeSpec
+	status corev1.NodeStatus
+}
+
 // GetObjectMeta implements metav1.ObjectMetaAccessor: client-go reads the key and the version of stored objects.
-func (c *compact) GetObjectMeta() metav1.Object { return &c.node.ObjectMeta }
+func (c *compact) GetObjectMeta() metav1.Object { return &c.meta }
 
 // pack returns the stored form of an object.
 func pack(object any) any {
@@ -89,9 +107,61 @@ func pack(object any) any {
 	if !ok {
 		return object // it is packed already, or a tombstone
 	}
-	c := &compact{node: *n, labels: stringmap.Of(n.Labels), annotations: stringmap.Of(n.Annotations)}
-	c.node.Labels, c.node.Annotations = nil, nil
+	c := &compact{
+		meta: n.ObjectMeta, labels: stringmap.Of(n.Labels), annotations: stringmap.Of(n.Annotations),
+		capacity: amounts(n.Status.Capacity), allocatable: amounts(n.Status.Allocatable),
+		bootID: n.Status.NodeInfo.BootID, providerID: n.Spec.ProviderID, taints: n.Spec.Taints, conditions: n.Status.Conditions,
+		declared: unique.Make(joined(n.Status.DeclaredFeatures)),
+	}
+	c.meta.Labels, c.meta.Annotations = nil, nil
+	info := n.Status.NodeInfo
+	info.BootID = ""
+	c.info = unique.Make(info)
+	left := rest{n.Spec, n.Status}
+	left.spec.ProviderID, left.spec.Taints = "", nil
+	left.status.Capacity, left.status.Allocatable, left.status.NodeInfo = nil, nil, corev1.NodeSystemInfo{}
+	left.status.Conditions, left.status.DeclaredFeatures = nil, nil
+	if !reflect.ValueOf(left).IsZero() {
+		c.rest = &left
+	}
 	return c
+}
+
+func amounts(list corev1.ResourceList) stringmap.Map {
+	m := make(map[string]string, len(list))
+	for name, amount := range list {
+		m[string(name)] = amount.String()
+	}
+	return stringmap.Of(m)
+}
+
+func resources(amounts stringmap.Map) corev1.ResourceList {
+	var out corev1.ResourceList
+	for name, amount := range amounts.Strings() {
+		if out == nil {
+			out = corev1.ResourceList{}
+		}
+		out[corev1.ResourceName(name)] = resource.MustParse(amount) // amounts wrote it
+	}
+	return out
+}
+
+func joined(list []string) string {
+	var b strings.Builder
+	for _, s := range list {
+		b.WriteString(s)
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+func separated(text string) (list []string) {
+	for s := range strings.SplitSeq(strings.TrimSuffix(text, "\x00"), "\x00") {
+		if text != "" {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // build returns the complete form of a stored object. Readers that do not copy it must not modify it, as in every cache.
@@ -112,8 +182,16 @@ func (c *compact) build() *corev1.Node {
 	if n := c.built.Value(); n != nil {
 		return n
 	}
-	n := c.node
+	n := corev1.Node{ObjectMeta: c.meta}
+	if c.rest != nil {
+		n.Spec, n.Status = c.rest.spec, c.rest.status
+	}
 	n.Labels, n.Annotations = c.labels.Strings(), c.annotations.Strings()
+	n.Spec.ProviderID, n.Spec.Taints = c.providerID, c.taints
+	n.Status.Capacity, n.Status.Allocatable = resources(c.capacity), resources(c.allocatable)
+	n.Status.NodeInfo = c.info.Value()
+	n.Status.NodeInfo.BootID = c.bootID
+	n.Status.Conditions, n.Status.DeclaredFeatures = c.conditions, separated(c.declared.Value())
 	c.built = weak.Make(&n)
 	return &n
 }

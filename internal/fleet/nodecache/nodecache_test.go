@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -131,7 +132,18 @@ func TestHandlersGetCompleteNodes(t *testing.T) {
 func TestReadersGetCompleteNodes(t *testing.T) {
 	from := source{cachetesting.NewFakeControllerSource()}
 	a, b, none := node("a", "x", "1"), node("b", "y", "1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
-	for _, n := range []*corev1.Node{a, b, none} {
+	large := node("large", "x", "1")
+	large.Generation, large.Finalizers = 3, []string{"f"}
+	large.Spec.PodCIDR, large.Spec.Unschedulable = "10.0.0.0/24", true
+	large.Status = corev1.NodeStatus{
+		Capacity:         corev1.ResourceList{"a.example/x": resource.MustParse("3"), "memory": resource.MustParse("1536Mi")},
+		Allocatable:      corev1.ResourceList{"a.example/x": resource.MustParse("2"), "cpu": resource.MustParse("1500m")},
+		Conditions:       []corev1.NodeCondition{{Type: "a.example/Good", Status: "True", LastTransitionTime: metav1.Unix(1e9, 0)}},
+		NodeInfo:         corev1.NodeSystemInfo{KernelVersion: "6.8", MachineID: "m", Swap: &corev1.NodeSwapStatus{}},
+		Images:           []corev1.ContainerImage{{Names: []string{"i"}}},
+		DeclaredFeatures: []string{"A", "B"},
+	}
+	for _, n := range []*corev1.Node{a, b, none, large} {
 		from.Add(n)
 	}
 	i := started(t, from)
@@ -152,10 +164,10 @@ func TestReadersGetCompleteNodes(t *testing.T) {
 		return out
 	}
 	for name, tc := range map[string]struct{ got, want []string }{
-		"List":    {names(i.GetStore().List(), nil), []string{"a x", "b y", "none "}},
+		"List":    {names(i.GetStore().List(), nil), []string{"a x", "b y", "large x", "none "}},
 		"ByIndex": {names(i.GetIndexer().ByIndex(byKind, "y")), []string{"b y"}},
 		"Index":   {names(i.GetIndexer().Index(byKind, b)), []string{"b y"}},
-		"Later":   {names(i.GetIndexer().ByIndex("later", "x")), []string{"a x"}},
+		"Later":   {names(i.GetIndexer().ByIndex("later", "x")), []string{"a x", "large x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Equal(tc.got, tc.want) {
@@ -163,7 +175,7 @@ func TestReadersGetCompleteNodes(t *testing.T) {
 			}
 		})
 	}
-	for _, want := range []*corev1.Node{a, none} {
+	for _, want := range []*corev1.Node{a, none, large} {
 		got, ok, err := i.GetIndexer().GetByKey(want.Name)
 		if !ok || err != nil {
 			t.Fatal(ok, err)
