@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
@@ -46,7 +45,7 @@ func Add(mgr ctrl.Manager, describing func(node string) ([]client.ObjectKey, err
 		nameless: map[client.ObjectKey]bool{},
 	}
 	comesOrGoes := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetLabels()[nfdv1alpha1.NodeNameLabel] != e.ObjectNew.GetLabels()[nfdv1alpha1.NodeNameLabel]
+		return e.ObjectOld.(*nodefeature.NodeFeature).NodeName() != e.ObjectNew.(*nodefeature.NodeFeature).NodeName()
 	}}
 	nodes := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).

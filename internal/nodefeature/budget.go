@@ -307,14 +307,8 @@ func (b *Budget) retry(f *NodeFeature) {
 
 // bare returns the object with the fields that are read even if it does not count.
 func (f *NodeFeature) bare() *NodeFeature {
-	out := &NodeFeature{TypeMeta: f.TypeMeta, ObjectMeta: f.ObjectMeta}
-	out.ManagedFields, out.Annotations, out.Labels = nil, nil, nil
-	if node := f.NodeName(); node != "" {
-		out.Labels = map[string]string{nfdv1alpha1.NodeNameLabel: node}
-	}
-	if version, ok := f.Annotations[nfdv1alpha1.WorkerVersionAnnotation]; ok {
-		out.Annotations = map[string]string{nfdv1alpha1.WorkerVersionAnnotation: version}
-	}
+	out := &NodeFeature{TypeMeta: f.TypeMeta, ObjectMeta: f.ObjectMeta, Named: f.Named}
+	out.slim()
 	return out
 }
 

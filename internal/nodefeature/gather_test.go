@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -109,6 +110,35 @@ func TestSharesLabels(t *testing.T) {
 	other.Spec.Labels["example.com/a"] = "3"
 	if _, err := nodefeature.Slim(other); err != nil || other.Spec.Labels["example.com/a"] != "3" {
 		t.Errorf("labels of its own became %v (%v)", other.Spec.Labels, err)
+	}
+}
+
+// TestSlimKeepsWhatIsRead: the metadata that is read of cached objects, and none that is not, which can have 256 kB.
+func TestSlimKeepsWhatIsRead(t *testing.T) {
+	for name, node := range map[string]string{"Worker": "a", "Other": "b", "None": ""} {
+		t.Run(name, func(t *testing.T) {
+			f := &nodefeature.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+				Name: "a", Labels: map[string]string{"unread": "x"},
+				Annotations: map[string]string{nfdv1alpha1.WorkerVersionAnnotation: "1", "unread": "x"},
+			}}
+			if node != "" {
+				f.Labels[nfdv1alpha1.NodeNameLabel] = node
+			}
+			for range 2 { // informers can transform an object twice
+				if _, err := nodefeature.Slim(f); err != nil {
+					t.Fatal(err)
+				}
+				if got := f.NodeName(); got != node {
+					t.Errorf("it describes the Node %q, want %q", got, node)
+				}
+			}
+			if got := f.DeepCopyObject().(*nodefeature.NodeFeature).NodeName(); got != node {
+				t.Errorf("a copy describes the Node %q, want %q", got, node)
+			}
+			if want := map[string]string{nfdv1alpha1.WorkerVersionAnnotation: "1"}; !maps.Equal(f.Annotations, want) || f.Labels["unread"] != "" {
+				t.Errorf("annotations %v, want %v; labels %v", f.Annotations, want, f.Labels)
+			}
+		})
 	}
 }
 

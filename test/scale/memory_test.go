@@ -156,7 +156,7 @@ func (f *remembered) published(t *testing.T, number int, name string) *nodefeatu
 	if err := json.Unmarshal(text, decoded); err != nil {
 		t.Fatal(err)
 	}
-	nodefeature.ShareList(decoded.Spec.FeatureSets)
+	decoded.Spec.FeatureSets = nodefeature.ShareNames(decoded.Spec.FeatureSets)
 	if _, err := nodefeature.Slim(decoded); err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ const setsPatience = 10 * time.Second
 
 // known waits until existing sets are known if the NodeFeature names any, and reads those that were dropped.
 func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
-	nodefeature.ShareList(f.Spec.FeatureSets)
+	f.Spec.FeatureSets = nodefeature.ShareNames(f.Spec.FeatureSets)
 	if s.waits(f) {
 		s.wait(ctx)
 	}
