@@ -24,15 +24,19 @@ type Instances struct {
 	id      uint64
 	rows    int
 	names   *names
-	columns []Column // by index of the name
+	columns []*Column // by index of the name
 }
 
-// Column holds one attribute of all instances.
+// Column holds one attribute of all instances. Lists of an Interner share equal columns: network interfaces differ in their names, and
+// have the same speeds and states.
 type Column struct {
-	values []string // the distinct values, in the order of first use
-	rows   []uint32 // indices of the instances with the attribute, ascending; nil if there is one cell per instance
-	narrow []uint8  // cells: index of the value plus one, or 0 if the instance does not have the attribute
-	wide   []uint32 // cells of a column with more values
+	text string   // the distinct values, in the order of first use, one after another
+	ends []uint32 // where each of them ends
+	rows []uint32 // indices of the instances with the attribute, ascending; nil if there is one cell per instance
+	// Cells have the index of the value plus one, or 0 if the instance does not have the attribute. A column in which each cell has
+	// its own value has none.
+	narrow []uint8
+	wide   []uint32 // the cells if there are more values
 }
 
 // NewInstances creates a list from maps. It does not keep the maps.
@@ -163,10 +167,10 @@ func (s *Instances) Select(keep []uint64) []map[string]string {
 		}
 	}
 	for p := range s.columns {
-		name, c := s.names.list[p], &s.columns[p]
+		name, c := s.names.list[p], s.columns[p]
 		for cell, row := range c.Cells() {
 			if m := all[row]; m != nil {
-				m[name] = c.values[cell]
+				m[name] = c.Value(cell)
 			}
 		}
 	}
@@ -196,11 +200,11 @@ func (s *Instances) Column(k Key) *Column {
 	if !ok {
 		return nil
 	}
-	return &s.columns[p]
+	return s.columns[p]
 }
 
 // ColumnAt returns the column of the i-th attribute name.
-func (s *Instances) ColumnAt(i int) *Column { return &s.columns[i] }
+func (s *Instances) ColumnAt(i int) *Column { return s.columns[i] }
 
 // ID returns a number that is unique to the list. Equal lists of one Interner have equal IDs; the ID of nil is 0.
 func (s *Instances) ID() uint64 {
@@ -210,8 +214,17 @@ func (s *Instances) ID() uint64 {
 	return s.id
 }
 
-// Values returns the distinct values in the order of first use. The slice is shared: do not modify it.
-func (c *Column) Values() []string { return c.values }
+// Len returns the number of distinct values.
+func (c *Column) Len() int { return len(c.ends) }
+
+// Value returns the i-th distinct value in the order of first use.
+func (c *Column) Value(i int) string {
+	start := uint32(0)
+	if i > 0 {
+		start = c.ends[i-1]
+	}
+	return c.text[start:c.ends[i]]
+}
 
 // Mark sets the bit in rows of each instance whose value has its bit set in values. Bit i of a set is bit i%64 of word i/64.
 func (c *Column) Mark(values, rows []uint64) {
@@ -228,20 +241,27 @@ func (c *Column) Mark(values, rows []uint64) {
 				rows[row/64] |= (values[v/64] >> (v % 64) & 1) << (row % 64)
 			}
 		}
-	default:
+	case c.wide != nil:
 		for row, cell := range c.wide {
 			if cell != 0 {
 				v := cell - 1
 				rows[row/64] |= (values[v/64] >> (v % 64) & 1) << (row % 64)
 			}
 		}
+	default:
+		for i, word := range values {
+			rows[i] |= word
+		}
 	}
 }
 
-// Cells iterates over pairs of an index into Values and an instance with this value.
+// Cells iterates over pairs of the index of a value and an instance with this value.
 func (c *Column) Cells() func(yield func(value, row int) bool) {
 	return func(yield func(value, row int) bool) {
 		n := max(len(c.narrow), len(c.wide))
+		if n == 0 {
+			n = len(c.ends)
+		}
 		for i := range n {
 			v := c.cell(i)
 			if v == 0 {
@@ -259,10 +279,13 @@ func (c *Column) Cells() func(yield func(value, row int) bool) {
 }
 
 func (c *Column) cell(i int) uint32 {
-	if c.narrow != nil {
+	switch {
+	case c.narrow != nil:
 		return uint32(c.narrow[i])
+	case c.wide != nil:
+		return c.wide[i]
 	}
-	return c.wide[i]
+	return uint32(i + 1)
 }
 
 func (c *Column) at(row int) (string, bool) {
@@ -277,7 +300,7 @@ func (c *Column) at(row int) (string, bool) {
 	if v == 0 {
 		return "", false
 	}
-	return c.values[v-1], true
+	return c.Value(int(v - 1)), true
 }
 
 // instancesBuilder collects instances row by row.
@@ -337,12 +360,12 @@ func (b *instancesBuilder) build(in *Interner) *Instances {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(x, y int) int { return strings.Compare(b.names[x], b.names[y]) })
-	s := &Instances{rows: b.rows, columns: make([]Column, len(order))}
+	s := &Instances{rows: b.rows, columns: make([]*Column, len(order))}
 	sorted := make([]string, len(order))
 	dictionary := map[string]uint32{}
 	for i, p := range order {
 		sorted[i] = b.names[p]
-		s.columns[i] = b.columns[p].build(b.rows, dictionary)
+		s.columns[i] = in.column(b.columns[p].build(b.rows, dictionary))
 		clear(dictionary)
 	}
 	s.names = in.internNames(sorted)
@@ -351,23 +374,27 @@ func (b *instancesBuilder) build(in *Interner) *Instances {
 
 func (b *columnBuilder) build(rows int, dictionary map[string]uint32) Column {
 	var c Column
+	var values []string
 	cells := make([]uint32, len(b.rows))
 	for i, v := range b.values {
 		id, ok := dictionary[v]
 		if !ok {
-			c.values = append(c.values, v)
-			id = uint32(len(c.values))
+			values = append(values, v)
+			id = uint32(len(values))
 			dictionary[v] = id
 		}
 		cells[i] = id
 	}
-	c.values = pack(c.values)
-	if len(b.rows)*sparseShare < rows {
-		c.rows = slices.Clip(b.rows)
-		c.setCells(cells)
-		return c
+	c.text, c.ends = strings.Join(values, ""), make([]uint32, len(values))
+	end := 0
+	for i, v := range values {
+		end += len(v)
+		c.ends[i] = uint32(end)
 	}
-	if len(cells) < rows {
+	switch {
+	case len(b.rows)*sparseShare < rows:
+		c.rows = slices.Clip(b.rows)
+	case len(cells) < rows:
 		dense := make([]uint32, rows)
 		for i, row := range b.rows {
 			dense[row] = cells[i]
@@ -379,19 +406,33 @@ func (b *columnBuilder) build(rows int, dictionary map[string]uint32) Column {
 }
 
 func (c *Column) setCells(cells []uint32) {
-	if len(c.values) > narrowValues {
+	switch {
+	case len(cells) == len(c.ends): // each has its own value
+	case len(c.ends) > narrowValues:
 		c.wide = cells
-		return
-	}
-	c.narrow = make([]uint8, len(cells))
-	for i, v := range cells {
-		c.narrow[i] = uint8(v)
+	default:
+		c.narrow = make([]uint8, len(cells))
+		for i, v := range cells {
+			c.narrow[i] = uint8(v)
+		}
 	}
 }
 
 func (c *Column) equal(o *Column) bool {
-	return slices.Equal(c.values, o.values) && slices.Equal(c.rows, o.rows) &&
+	return c.text == o.text && slices.Equal(c.ends, o.ends) && slices.Equal(c.rows, o.rows) &&
 		slices.Equal(c.narrow, o.narrow) && slices.Equal(c.wide, o.wide)
+}
+
+// hash hashes the content.
+func (c *Column) hash(h *maphash.Hash) {
+	_, _ = h.WriteString(c.text)
+	_, _ = h.Write(c.narrow)
+	for _, list := range [][]uint32{c.ends, c.rows, c.wide} {
+		hashInt(h, len(list))
+		for _, v := range list {
+			hashInt(h, int(v))
+		}
+	}
 }
 
 func (s *Instances) hash() uint64 {
@@ -399,28 +440,13 @@ func (s *Instances) hash() uint64 {
 	h.SetSeed(seed)
 	hashInt(&h, int(s.names.id))
 	hashInt(&h, s.rows)
-	for i := range s.columns {
-		c := &s.columns[i]
-		hashStrings(&h, c.values)
-		_, _ = h.Write(c.narrow)
-		for _, v := range c.wide {
-			hashInt(&h, int(v))
-		}
-		for _, v := range c.rows {
-			hashInt(&h, int(v))
-		}
+	for _, c := range s.columns {
+		c.hash(&h)
 	}
 	return h.Sum64()
 }
 
+// equal reports whether two lists of one Interner are equal.
 func (s *Instances) equal(o *Instances) bool {
-	if s.names != o.names || s.rows != o.rows {
-		return false
-	}
-	for i := range s.columns {
-		if !s.columns[i].equal(&o.columns[i]) {
-			return false
-		}
-	}
-	return true
+	return s.names == o.names && s.rows == o.rows && slices.Equal(s.columns, o.columns)
 }

@@ -27,6 +27,7 @@ type Interner struct {
 	flags      table[uint64, Flags]
 	attributes table[uint64, Attributes]
 	instances  table[uint64, Instances]
+	columns    table[uint64, Column]
 	features   table[FeatureID, Feature]
 
 	// The same sets by the JSON text from which they were decoded.
@@ -83,7 +84,11 @@ func (in *Interner) Instances(s *Instances) *Instances {
 	if in == nil || s == nil {
 		return s
 	}
-	return in.internInstances(&Instances{rows: s.rows, names: in.internNames(s.names.list), columns: s.columns})
+	out := &Instances{rows: s.rows, names: in.internNames(s.names.list), columns: make([]*Column, len(s.columns))}
+	for i, c := range s.columns {
+		out.columns[i] = in.column(*c)
+	}
+	return in.internInstances(out)
 }
 
 func (in *Interner) internNames(sorted []string) *names {
@@ -121,6 +126,17 @@ func (in *Interner) internInstances(s *Instances) *Instances {
 		return create()
 	}
 	return in.instances.intern(s.hash(), s.equal, nextHash, create)
+}
+
+// column returns the first column that is equal to c.
+func (in *Interner) column(c Column) *Column {
+	if in == nil {
+		return &c
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	c.hash(&h)
+	return in.columns.intern(h.Sum64(), c.equal, nextHash, func() *Column { return &c })
 }
 
 // digest identifies a JSON text. It consists of two 64-bit hashes with secret seeds: two texts have equal digests with a

@@ -224,13 +224,12 @@ func (e *evaluation) instanceExpressions(s *facts.Instances) (bool, error) {
 // column sets the bits in hits of the instances whose value satisfies the expression; for DoesNotExist, of those that have any
 // value. It reports values that cannot be tested if an instance in left has them.
 func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, stack []uint64) error {
-	values := c.Values()
-	marks := newBits(stack, len(values))
+	marks := newBits(stack, c.Len())
 	problems := 0
-	for i, v := range values {
+	for i := range c.Len() {
 		verdict := yes
 		if x.kind == onValue {
-			verdict = x.test.check(v, e.work)
+			verdict = x.test.check(c.Value(i), e.work)
 		}
 		switch verdict {
 		case yes:
@@ -250,14 +249,13 @@ func (e *evaluation) column(x *expression, c *facts.Column, left, hits bitset, s
 
 // badValues reports the first instance in left whose value cannot be tested.
 func (e *evaluation) badValues(x *expression, c *facts.Column, left bitset) error {
-	values := c.Values()
-	rejected := make([]bool, len(values))
-	for i, v := range values {
-		rejected[i] = x.test.check(v, e.work) == bad
+	rejected := make([]bool, c.Len())
+	for i := range rejected {
+		rejected[i] = x.test.check(c.Value(i), e.work) == bad
 	}
 	for value, row := range c.Cells() {
 		if rejected[value] && left.has(row) {
-			return e.instanceProblem(x, row, values[value])
+			return e.instanceProblem(x, row, c.Value(value))
 		}
 	}
 	return nil

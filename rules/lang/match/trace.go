@@ -207,7 +207,9 @@ func traceInstances(work *Work, t *term, x *expression, s *facts.Instances, trac
 	}
 	trace.Exists = true
 	if !x.masked {
-		trace.Found = append(trace.Found, column.Values()[:min(len(column.Values()), maxFound)]...)
+		for i := range min(column.Len(), maxFound) {
+			trace.Found = append(trace.Found, column.Value(i))
+		}
 	}
 	if x.kind == anything {
 		return
