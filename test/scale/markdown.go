@@ -94,6 +94,11 @@ func (r *result) figures() []figure {
 		add(phasePublish, "memory of the API server for each node", func(p *phaseResult) string {
 			return perNode(p.Processes[kube.APIServer].MemoryBytes - r.Start.Processes[kube.APIServer].MemoryBytes)
 		})
+		if r.PublishedHeapBytes > 0 {
+			add(phasePublish, "live heap of the API server for each node", func(*phaseResult) string {
+				return perNode(r.PublishedHeapBytes - r.StartHeapBytes)
+			})
+		}
 		add(phasePublish, "size of the database for each node", func(p *phaseResult) string { return perNode(p.EtcdBytes - r.Start.EtcdBytes) })
 	}
 	add(phaseLabel, "all nodes labeled after the start of the controller", perSecond)

@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -89,11 +90,35 @@ func readProcess(pid int) (process, error) {
 
 // scrape reads the metrics of the API server.
 func (s *scale) scrape(ctx context.Context, into *snapshot) error {
+	return s.lines(ctx, "/metrics", into.add)
+}
+
+// liveHeap collects the garbage of the API server, and returns the size of its heap in bytes. The heap profile as text has it in a line
+// of its runtime.MemStats.
+func (s *scale) liveHeap(ctx context.Context) (int64, error) {
+	var heap int64
+	err := s.lines(ctx, "/debug/pprof/heap?gc=1&debug=1", func(line string) error {
+		text, found := strings.CutPrefix(line, "# HeapAlloc = ")
+		if !found {
+			return nil
+		}
+		var err error
+		heap, err = strconv.ParseInt(text, 10, 64)
+		return err
+	})
+	if err == nil && heap == 0 {
+		err = errors.New("the heap profile of the API server does not contain the size of the heap")
+	}
+	return heap, err
+}
+
+// lines calls a function with each line of a path of the API server.
+func (s *scale) lines(ctx context.Context, path string, each func(string) error) error {
 	c, err := rest.HTTPClientFor(s.RESTConfig())
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.RESTConfig().Host+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.RESTConfig().Host+path, nil)
 	if err != nil {
 		return err
 	}
@@ -104,7 +129,7 @@ func (s *scale) scrape(ctx context.Context, into *snapshot) error {
 	defer func() { _ = res.Body.Close() }()
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
-		if err := into.add(lines.Text()); err != nil {
+		if err := each(lines.Text()); err != nil {
 			return err
 		}
 	}

@@ -57,11 +57,17 @@ func (s *scale) phases() []phase {
 	changes := min(s.changes, all, max(budget.Default.Nodes, int(budget.Default.Share*float64(all)))-1) // one more changes at the end
 	first := min(len(kinds), all-1)
 	return []phase{
-		{name: phaseFirst, per: first, do: func(ctx context.Context, _ *phaseResult) error { return s.introduce(ctx, s.nodes[:first]) }},
+		{name: phaseFirst, per: first, prepare: func(ctx context.Context) (err error) {
+			s.result.StartHeapBytes, err = s.liveHeap(ctx)
+			return err
+		}, do: func(ctx context.Context, _ *phaseResult) error { return s.introduce(ctx, s.nodes[:first]) }},
 		{name: phasePublish, per: all - first, do: func(ctx context.Context, _ *phaseResult) error {
 			return s.fleet.Start(ctx, s.nodes[first:], 0, s.counter(phasePublish, all-first))
 		}},
-		{name: phaseLabel, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+		{name: phaseLabel, per: all, prepare: func(ctx context.Context) (err error) {
+			s.result.PublishedHeapBytes, err = s.liveHeap(ctx)
+			return err
+		}, do: func(ctx context.Context, _ *phaseResult) error {
 			if err := s.startController(ctx); err != nil {
 				return err
 			}

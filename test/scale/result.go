@@ -26,7 +26,11 @@ type result struct {
 	Shapes     int `json:"shapes,omitempty"`
 	ShapeBytes int `json:"shapeBytes,omitempty"`
 	// Start is the usage before the first phase: Nodes and rules exist.
-	Start  *phaseResult   `json:"start,omitempty"`
+	Start *phaseResult `json:"start,omitempty"`
+	// StartHeapBytes and PublishedHeapBytes are the live heap of the API server before the first phase and after the publication.
+	StartHeapBytes     int64 `json:"startHeapBytes,omitempty"`
+	PublishedHeapBytes int64 `json:"publishedHeapBytes,omitempty"`
+
 	Phases []*phaseResult `json:"phases"`
 }
 
