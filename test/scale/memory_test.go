@@ -37,7 +37,7 @@ import (
 
 // maxNodeBytes is the maximum memory of one more node in a controller: its Node with about a hundred labels, its NodeFeature with the
 // facts that no other node has, and what the controllers remember of it. Facts that other nodes have too are not counted.
-const maxNodeBytes = 12 << 10
+const maxNodeBytes = 7 << 10
 
 // TestMemoryOfANode measures the live heap, which does not depend on the time of garbage collections.
 func TestMemoryOfANode(t *testing.T) {
