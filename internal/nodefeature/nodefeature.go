@@ -52,27 +52,29 @@ type Features struct {
 // UnmarshalJSON decodes a spec. Its features and encoded instances become shared facts; if they are invalid, it sets Features.Err and
 // returns no error. It scans the text once more, and not twice as encoding/json does: decoding is most of the time that a controller with
 // thousands of nodes takes to start.
-func (s *Spec) UnmarshalJSON(raw []byte) error {
+func (s *Spec) UnmarshalJSON(raw []byte) error { return s.decode(string(raw)) }
+
+// decode is UnmarshalJSON for an immutable text. The result keeps no part of it.
+func (s *Spec) decode(text string) error {
 	*s = Spec{}
-	var features []byte
-	encoded := ""
-	err := facts.Members(raw, func(name string, value []byte) (err error) {
+	features, encoded := "", ""
+	err := facts.Members(text, func(name, value string) (err error) {
 		switch name {
 		case "features":
 			features = value
 		case "labels":
-			err = json.Unmarshal(value, &s.Labels)
+			err = json.Unmarshal([]byte(value), &s.Labels)
 		case "featureSets":
-			err = json.Unmarshal(value, &s.FeatureSets)
+			err = json.Unmarshal([]byte(value), &s.FeatureSets)
 		case "encodedInstances":
 			encoded, err = facts.String(value)
 		}
 		return err
 	})
-	if features == nil && encoded != "" {
-		features = []byte("{}")
+	if features == "" && encoded != "" {
+		features = "{}"
 	}
-	if err == nil && features != nil {
+	if err == nil && features != "" {
 		s.Features.Facts, s.Features.Err = facts.DecodeWith(features, encoded, interner)
 		s.Features.Bytes = len(features) + len(encoded)
 	}

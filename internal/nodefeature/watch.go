@@ -24,9 +24,6 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// maxLine is the capacity in bytes up to which the buffer of a watch is kept for the next event: a NodeFeature without feature sets has 130 kB.
-const maxLine = 256 << 10
-
 // Direct returns a constructor of informers that decode the events of watches of NodeFeatures themselves. client-go scans the JSON of
 // each event about ten times, which was a quarter of the CPU time of a restart of the controller with 1,000 nodes.
 func Direct(config *rest.Config, next NewInformer) (NewInformer, error) {
@@ -83,20 +80,22 @@ func (d direct) IsWatchListSemanticsUnSupported() bool {
 type events struct {
 	body  io.Closer
 	lines *bufio.Reader
-	line  []byte // decoded objects do not refer to it
 }
 
 // Close implements watch.Decoder.
 func (e *events) Close() { _ = e.body.Close() }
 
-// Decode implements watch.Decoder.
+// Decode implements watch.Decoder. Each event is a string of its own, which nothing overwrites while parts of it are in use.
 func (e *events) Decode() (watch.EventType, runtime.Object, error) {
-	if err := e.read(); err != nil {
+	line, err := e.lines.ReadString('\n')
+	if err != nil {
+		if errors.Is(err, io.EOF) && line != "" {
+			err = io.ErrUnexpectedEOF
+		}
 		return "", nil, err
 	}
-	var name string
-	var object []byte
-	err := facts.Members(e.line, func(member string, value []byte) (err error) {
+	var name, object string
+	err = facts.Members(line, func(member, value string) (err error) {
 		switch member {
 		case "type":
 			name, err = facts.String(value)
@@ -118,29 +117,10 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 		return "", nil, fmt.Errorf("decode watch event: invalid type %q", name)
 	}
 	status := &metav1.Status{}
-	if err := json.Unmarshal(object, status); err != nil {
+	if err := json.Unmarshal([]byte(object), status); err != nil {
 		return "", nil, fmt.Errorf("decode watch event: %w", err)
 	}
 	return watch.Error, status, nil
-}
-
-// read reads the next line.
-func (e *events) read() error {
-	if cap(e.line) > maxLine {
-		e.line = nil
-	}
-	for e.line = e.line[:0]; ; {
-		part, err := e.lines.ReadSlice('\n')
-		e.line = append(e.line, part...)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, io.EOF) && len(e.line) > 0:
-			return io.ErrUnexpectedEOF
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return err
-		}
-	}
 }
 
 // metadata is that of an object without managed fields, which are most of it and are not cached.
@@ -154,15 +134,15 @@ type ignored struct{}
 // UnmarshalJSON implements json.Unmarshaler.
 func (ignored) UnmarshalJSON([]byte) error { return nil }
 
-// decodeObject decodes a NodeFeature that does not refer to the memory of its JSON.
-func decodeObject(raw []byte) (*NodeFeature, error) {
+// decodeObject decodes a NodeFeature, which keeps no part of its JSON.
+func decodeObject(text string) (*NodeFeature, error) {
 	f := &NodeFeature{}
-	err := facts.Members(raw, func(member string, value []byte) error {
+	err := facts.Members(text, func(member, value string) error {
 		switch member {
 		case "metadata":
-			return json.Unmarshal(value, &metadata{ObjectMeta: &f.ObjectMeta})
+			return json.Unmarshal([]byte(value), &metadata{ObjectMeta: &f.ObjectMeta})
 		case "spec":
-			return f.Spec.UnmarshalJSON(value)
+			return f.Spec.decode(value)
 		}
 		return nil
 	})

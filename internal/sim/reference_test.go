@@ -139,7 +139,7 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 		if err != nil {
 			panic(err)
 		}
-		decoded, err := facts.Decode(raw, r.interner)
+		decoded, err := facts.Decode(string(raw), r.interner)
 		if err != nil {
 			panic(err)
 		}

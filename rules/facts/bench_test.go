@@ -45,7 +45,7 @@ func BenchmarkDecode(b *testing.B) {
 		keep := decode(b, string(raw), in)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := Decode(raw, in); err != nil {
+			if _, err := Decode(string(raw), in); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -54,7 +54,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("New", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := Decode(raw, NewInterner()); err != nil {
+			if _, err := Decode(string(raw), NewInterner()); err != nil {
 				b.Fatal(err)
 			}
 		}

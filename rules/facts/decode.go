@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-	"unsafe"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
@@ -35,14 +34,16 @@ var (
 //
 // It accepts the input that encoding/json accepts for the API type, with two exceptions: names are case-sensitive, as in the API
 // server, and invalid UTF-8 is rejected, not replaced. If a name occurs twice, the last one wins. Errors contain the offset.
-func Decode(raw []byte, in *Interner) (*Facts, error) { return DecodeWith(raw, "", in) }
+//
+// The result does not refer to the memory of the text: newNames, pack and columnBuilder.build copy what is kept.
+func Decode(text string, in *Interner) (*Facts, error) { return DecodeWith(text, "", in) }
 
 // DecodeWith is Decode for features whose instances are partly in spec.encodedInstances; empty: none are. Those in spec.features win.
-func DecodeWith(raw []byte, encoded string, in *Interner) (*Facts, error) {
-	if len(raw)+len(encoded) > maxBytes {
+func DecodeWith(text, encoded string, in *Interner) (*Facts, error) {
+	if len(text)+len(encoded) > maxBytes {
 		return nil, errTooLarge
 	}
-	if !utf8.Valid(raw) || !utf8.ValidString(encoded) {
+	if !utf8.ValidString(text) || !utf8.ValidString(encoded) {
 		return nil, errNotUTF8
 	}
 	d := decoder{in: in}
@@ -56,24 +57,23 @@ func DecodeWith(raw []byte, encoded string, in *Interner) (*Facts, error) {
 			return nil, fmt.Errorf("decode encodedInstances: %w", err)
 		}
 	}
-	// This is safe because raw does not change while DecodeWith runs, and values that are kept are copied.
-	d.scanner = scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
+	d.scanner = scanner{text: text}
 	if err := d.features(); err != nil {
 		return nil, fmt.Errorf("decode features: %w", err)
 	}
 	return d.build(), nil
 }
 
-// Members calls member with the name and the JSON of each member of a JSON object. The JSON of a value is not checked, and both refer to
-// the memory of raw.
-func Members(raw []byte, member func(name string, value []byte) error) error {
-	s := scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
+// Members calls member with the name and the JSON of each member of a JSON object. The JSON of a value is not checked. Names and values
+// are parts of text.
+func Members(text string, member func(name, value string) error) error {
+	s := scanner{text: text}
 	err := s.object(func(name string) error {
 		value, err := s.skip()
 		if err != nil {
 			return err
 		}
-		return member(name, raw[s.pos-len(value):s.pos])
+		return member(name, value)
 	})
 	if err != nil {
 		return err
@@ -81,17 +81,17 @@ func Members(raw []byte, member func(name string, value []byte) error) error {
 	return s.end()
 }
 
-// String decodes a JSON string; null is empty. The result can refer to the memory of raw.
-func String(raw []byte) (string, error) {
-	s := scanner{text: unsafe.String(unsafe.SliceData(raw), len(raw))}
+// String decodes a JSON string; null is empty. Without escapes, the result is a part of text.
+func String(text string) (string, error) {
+	s := scanner{text: text}
 	if s.null() {
 		return "", s.end()
 	}
-	text, err := s.string()
+	value, err := s.string()
 	if err != nil {
 		return "", err
 	}
-	return text, s.end()
+	return value, s.end()
 }
 
 type decoder struct {

@@ -111,7 +111,7 @@ func compareWithEncodingJSON(t *testing.T, text string) {
 	wantErr := json.Unmarshal([]byte(text), &want)
 	in := NewInterner()
 	for range 2 {
-		got, err := Decode([]byte(text), in)
+		got, err := Decode(text, in)
 		if (err != nil) != (wantErr != nil) {
 			t.Fatalf("got error %v, encoding/json has %v", err, wantErr)
 		}
@@ -150,15 +150,15 @@ func TestDecodeRefuses(t *testing.T) {
 		"UnknownEscape":   {`{"flags":{"a\x`, "escape"},
 		"NamesTheSet":     {`{"flags":{"cpu.cpuid":{"elements":7}}}`, `"cpu.cpuid"`},
 	}
-	if _, err := Decode([]byte(elements(maxElements)), NewInterner()); err != nil {
+	if _, err := Decode(elements(maxElements), NewInterner()); err != nil {
 		t.Errorf("as many elements as allowed: %v", err)
 	}
-	if _, err := Decode([]byte(strings.Repeat(" ", maxBytes-len("{}"))+"{}"), nil); err != nil {
+	if _, err := Decode(strings.Repeat(" ", maxBytes-len("{}"))+"{}", nil); err != nil {
 		t.Errorf("as many bytes as allowed: %v", err)
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Decode([]byte(tc.text), NewInterner())
+			_, err := Decode(tc.text, NewInterner())
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want one about %q", err, tc.want)
 			}
@@ -167,7 +167,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestDecodeWithEncodedInstances(t *testing.T) {
-	f, err := DecodeWith([]byte(small), `{"usb.device": [{"vendor": "046d"}, null, {}], "pci.device": null, "rule.matched": []}`, NewInterner())
+	f, err := DecodeWith(small, `{"usb.device": [{"vendor": "046d"}, null, {}], "pci.device": null, "rule.matched": []}`, NewInterner())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestDecodeWithEncodedInstances(t *testing.T) {
 	if n := f.Feature("pci.device").Instances.Len(); n != 3 {
 		t.Errorf("%d PCI devices, want the three of spec.features", n)
 	}
-	same, err := Decode([]byte(`{"instances": {"usb.device": {"elements": [{"attributes": {"vendor": "046d"}}, {}, {}]}}}`), NewInterner())
+	same, err := Decode(`{"instances": {"usb.device": {"elements": [{"attributes": {"vendor": "046d"}}, {}, {}]}}}`, NewInterner())
 	if err != nil || !reflect.DeepEqual(f.Features().Instances["usb.device"], same.Features().Instances["usb.device"]) {
 		t.Errorf("USB devices %v, want %v; %v", f.Features().Instances["usb.device"], same.Features().Instances["usb.device"], err)
 	}
@@ -185,7 +185,7 @@ func TestDecodeWithEncodedInstances(t *testing.T) {
 		"NotAnObject": `[]`, "Truncated": `{"usb.device": [{"vendor": "046d"}`, "NotUTF8": "{\"\xff\": null}", "NotAList": `{"usb.device": {"elements": []}}`,
 		"NotAString": `{"usb.device": [{"vendor": 1}]}`, "MoreMembers": `{}, "attributes": {"system.name": {"elements": {"nodename": "other"}}}`, "TooLarge": `{}` + strings.Repeat(" ", maxBytes),
 	} {
-		if f, err := DecodeWith([]byte(small), encoded, NewInterner()); err == nil {
+		if f, err := DecodeWith(small, encoded, NewInterner()); err == nil {
 			t.Errorf("%s: no error, and the features %q", name, f.Names())
 		}
 	}
@@ -308,7 +308,7 @@ func TestInternsConcurrently(t *testing.T) {
 	for i := range results {
 		wg.Go(func() {
 			for range 50 {
-				results[i], _ = Decode([]byte(small), in)
+				results[i], _ = Decode(small, in)
 			}
 		})
 	}
@@ -422,7 +422,7 @@ func sameSets(a, b *Facts) bool {
 
 func decode(t testing.TB, text string, in *Interner) *Facts {
 	t.Helper()
-	f, err := Decode([]byte(text), in)
+	f, err := Decode(text, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,8 +435,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"instances":{"a":{"elements":[{"attributes":{"x":"1"}},null]}},"attributes":{"a":null}}`))
 	in := NewInterner()
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, err := Decode(raw, in)
-		alone, errAlone := Decode(raw, nil)
+		got, err := Decode(string(raw), in)
+		alone, errAlone := Decode(string(raw), nil)
 		if (err == nil) != (errAlone == nil) {
 			t.Fatalf("with and without an Interner: %v, %v", err, errAlone)
 		}
@@ -454,7 +454,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Decode(out, in); err != nil || !sameSets(got, again) {
+		if again, err := Decode(string(out), in); err != nil || !sameSets(got, again) {
 			t.Errorf("printing and reading again gives something else: %v", err)
 		}
 	})
@@ -496,28 +496,28 @@ func TestEqualMeansAllOfIt(t *testing.T) {
 
 func TestMembersAndStrings(t *testing.T) {
 	got := map[string]string{}
-	collect := func(name string, value []byte) error {
-		got[name] = string(value)
+	collect := func(name, value string) error {
+		got[name] = value
 		return nil
 	}
-	if err := Members([]byte(` {"a": {"b": "}"} , "c":"\"d\"","e" : null} `), collect); err != nil {
+	if err := Members(` {"a": {"b": "}"} , "c":"\"d\"","e" : null} `, collect); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"a": `{"b": "}"}`, "c": `"\"d\""`, "e": "null"}, got); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{`[]`, `{"a":`, `{"a": 1} x`, `{"a" 1}`, ``} {
-		if Members([]byte(text), collect) == nil {
+		if Members(text, collect) == nil {
 			t.Errorf("%s: no error", text)
 		}
 	}
 	for text, want := range map[string]string{`"a\"\u00e4"`: `a"ä`, " " + `""` + " ": "", `null`: ""} {
-		if got, err := String([]byte(text)); got != want || err != nil {
+		if got, err := String(text); got != want || err != nil {
 			t.Errorf("%s is %q, error %v", text, got, err)
 		}
 	}
 	for _, text := range []string{`1`, `"a`, `"a" b`, ``} {
-		if got, err := String([]byte(text)); err == nil {
+		if got, err := String(text); err == nil {
 			t.Errorf("%s is %q, want an error", text, got)
 		}
 	}

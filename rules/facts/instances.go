@@ -385,12 +385,7 @@ func (b *columnBuilder) build(rows int, dictionary map[string]uint32) Column {
 		}
 		cells[i] = id
 	}
-	c.text, c.ends = strings.Join(values, ""), make([]uint32, len(values))
-	end := 0
-	for i, v := range values {
-		end += len(v)
-		c.ends[i] = uint32(end)
-	}
+	c.text, c.ends = concatenate(values)
 	switch {
 	case len(b.rows)*sparseShare < rows:
 		c.rows = slices.Clip(b.rows)
@@ -403,6 +398,23 @@ func (b *columnBuilder) build(rows int, dictionary map[string]uint32) Column {
 	}
 	c.setCells(cells)
 	return c
+}
+
+// concatenate copies values into one string, and returns where each of them ends. strings.Join would return a single value itself,
+// which is a part of the text that is decoded.
+func concatenate(values []string) (string, []uint32) {
+	var text strings.Builder
+	ends := make([]uint32, len(values))
+	size := 0
+	for i, v := range values {
+		size += len(v)
+		ends[i] = uint32(size)
+	}
+	text.Grow(size)
+	for _, v := range values {
+		text.WriteString(v)
+	}
+	return text.String(), ends
 }
 
 func (c *Column) setCells(cells []uint32) {

@@ -119,7 +119,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	if len(raw) == 0 {
 		raw = []byte("{}")
 	}
-	f, err := facts.DecodeWith(raw, encoded, in)
+	f, err := facts.DecodeWith(string(raw), encoded, in)
 	if err != nil {
 		return nil, err
 	}

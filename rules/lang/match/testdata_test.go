@@ -123,7 +123,7 @@ func FuzzCompileAndEval(f *testing.F) {
 	f.Add("Pci.Device", "class", "Gt", "5", "version", `{"instances":{"pci.device":{"elements":[{"attributes":{"class":"x"}},{"attributes":{"class":"7"}}]}}}`)
 	f.Add("a", "b", "In", "c", "float", `{"attributes":{"a":{"elements":{"b":"c"}}}}`)
 	f.Fuzz(func(t *testing.T, feature, key, op, value, kind, text string) {
-		src, err := facts.Decode([]byte(text), nil)
+		src, err := facts.Decode(text, nil)
 		if err != nil {
 			return
 		}
