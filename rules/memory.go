@@ -21,13 +21,14 @@ type Cache struct {
 	wholes  map[uint64]*whole
 }
 
-// whole is the outcome of a program for one set of the facts that the program reads.
+// whole is the outcome of a program for one set of the facts that the program reads and one set of requested labels.
 type whole struct {
-	reads   []facts.FeatureID
-	results []*result
-	steps   int
-	failed  *Failure
-	merged  *lazy
+	reads     []facts.FeatureID
+	requested map[string]string
+	results   []*result
+	steps     int
+	failed    *Failure
+	merged    *lazy
 }
 
 // maxWholes is the maximum number of outcomes in a cache. With more kinds of nodes, caching outcomes does not help.
@@ -63,11 +64,14 @@ func (c *Cache) Eval(p *Program, in Input, before *Outcome) *Outcome {
 	for _, id := range reads {
 		hash = hash*31 + maphash.Comparable(wholeSeed, id)
 	}
-	if w := c.whole(p, hash); w != nil && slices.Equal(w.reads, reads) {
+	for _, key := range slices.Sorted(maps.Keys(in.Labels)) {
+		hash = hash*31 + maphash.Comparable(wholeSeed, [2]string{key, in.Labels[key]})
+	}
+	if w := c.whole(p, hash); w != nil && slices.Equal(w.reads, reads) && maps.Equal(w.requested, in.Labels) {
 		return w.outcome(p, &in)
 	}
 	o := p.eval(in, &c.memory)
-	c.learn(p, hash, &whole{reads: slices.Clone(reads), results: o.results, steps: o.steps, failed: o.Failed, merged: o.merged})
+	c.learn(p, hash, &whole{reads: slices.Clone(reads), requested: in.Labels, results: o.results, steps: o.steps, failed: o.Failed, merged: o.merged})
 	return o
 }
 
@@ -109,13 +113,10 @@ func (c *Cache) learn(p *Program, hash uint64, w *whole) {
 	c.wholes[hash] = w
 }
 
-// outcome returns the outcome for another node. It shares the merged outputs, unless NodeFeatures request labels.
+// outcome returns the outcome for another node. It shares the merged outputs.
 func (w *whole) outcome(p *Program, in *Input) *Outcome {
 	o := newOutcome(p, in)
-	o.results, o.steps, o.Failed = w.results, w.steps, w.failed
-	if len(in.Labels) == 0 {
-		o.merged = w.merged
-	}
+	o.results, o.steps, o.Failed, o.merged = w.results, w.steps, w.failed, w.merged
 	return o
 }
 

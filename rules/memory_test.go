@@ -287,3 +287,73 @@ func TestACacheAgreesWhateverChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestTheCacheComparesTheWholeInput evaluates pairs of nodes through one cache, in both orders, and compares both outcomes with those of
+// Eval. A node without labels that NodeFeatures request once got those of another node.
+func TestTheCacheComparesTheWholeInput(t *testing.T) {
+	type rule = nfdv1alpha1.Rule
+	with := func(in *facts.Interner, attributes map[string]string) *facts.Facts {
+		return facts.New(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"a.b": {Elements: attributes}}}, in)
+	}
+	scope, source := "edge", "one/*"
+	always := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "always", Labels: map[string]string{"always": "1"}}}}
+	reads := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "reads", Labels: map[string]string{"read": "@a.b.x"}}}}
+	names := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "names", Annotations: map[string]string{"vendor.io/node": "{node}"}}}}
+	scoped := nfdv1alpha1.NodeFeatureRuleSpec{Scope: &scope, Rules: always.Rules}
+	sourced := nfdv1alpha1.NodeFeatureRuleSpec{FeatureSources: &source, Rules: reads.Rules}
+	selected := nfdv1alpha1.NodeFeatureRuleSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Rules: always.Rules}
+	for name, tc := range map[string]struct {
+		spec nfdv1alpha1.NodeFeatureRuleSpec
+		pair func(in *facts.Interner) [2]rules.Input
+	}{
+		"RequestedLabelsAndNone": {always, func(*facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Labels: map[string]string{"vendor.io/asked": "1"}}, {}}
+		}},
+		"OtherRequestedLabels": {always, func(*facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Labels: map[string]string{"vendor.io/asked": "1"}}, {Labels: map[string]string{"vendor.io/asked": "2"}}}
+		}},
+		"OtherFacts": {reads, func(in *facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Facts: with(in, map[string]string{"x": "1"})}, {Facts: with(in, map[string]string{"x": "2"})}}
+		}},
+		"FactsAndNone": {reads, func(in *facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Facts: with(in, map[string]string{"x": "1"})}, {}}
+		}},
+		"OtherNames": {names, func(*facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Node: rules.Node{Name: "n1"}}, {Node: rules.Node{Name: "n2"}}}
+		}},
+		"OtherNodeLabels": {selected, func(*facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Node: rules.Node{Labels: map[string]string{"pool": "a"}}}, {Node: rules.Node{Labels: map[string]string{"pool": "b"}}}}
+		}},
+		"OtherScope": {scoped, func(*facts.Interner) [2]rules.Input {
+			return [2]rules.Input{{Node: rules.Node{Labels: map[string]string{assayv1alpha1.ScopeLabel: scope}}}, {}}
+		}},
+		"OtherPublishers": {sourced, func(in *facts.Interner) [2]rules.Input {
+			one, two := with(in, map[string]string{"x": "1"}), with(in, map[string]string{"x": "2"})
+			both := facts.Merge(in, one, two)
+			return [2]rules.Input{
+				{Facts: both, Publishers: []rules.Publisher{{Name: "one/f", Facts: one}, {Name: "two/f", Facts: two}}},
+				{Facts: both, Publishers: []rules.Publisher{{Name: "two/f", Facts: one}, {Name: "one/f", Facts: two}}},
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, report := rules.CompileSpec("r", &tc.spec, rules.Options{})
+			if !report.OK() {
+				t.Fatal(report.Errors)
+			}
+			program, in := rules.Link(rules.Options{}, set), facts.NewInterner()
+			pair := tc.pair(in)
+			if cmp.Equal(suite.Expect(program.Eval(pair[0])), suite.Expect(program.Eval(pair[1]))) {
+				t.Fatal("both nodes have the same outcome, so the test cannot fail")
+			}
+			for _, order := range [][]int{{0, 1, 0}, {1, 0, 1}} {
+				cache := rules.NewCache()
+				for _, i := range order {
+					if diff := cmp.Diff(suite.Expect(program.Eval(pair[i])), suite.Expect(cache.Eval(program, pair[i], nil))); diff != "" {
+						t.Errorf("node %d in order %v (-Eval +cache):\n%s", i, order, diff)
+					}
+				}
+			}
+		})
+	}
+}
