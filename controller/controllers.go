@@ -41,6 +41,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/review"
@@ -49,7 +50,7 @@ import (
 // Config is the configuration of the controllers, from the flags and the file of the manager.
 type Config struct {
 	Rules   rules.Options
-	Sources inputs.Sources
+	Sources gather.Policy
 	Policy  plan.Policy
 	// FailTaint is put on nodes whose labels are frozen by a fail action; nil: none.
 	FailTaint *corev1.Taint
@@ -126,12 +127,9 @@ func (c Config) settings() string {
 
 // Inputs returns the options for the inputs of rules. Live can be nil; see inputs.Options.
 func (c Config) Inputs(live client.Reader) inputs.Options {
-	return inputs.Options{
-		Merge: nodefeature.Gather{
-			Namespace: c.Sources.Namespace, Keys: c.Rules.Keys, IgnoreLabels: c.Sources.IgnoreLabels, Record: c.Policy.Record,
-		},
-		Namespaces: c.Sources.Namespaces, Grace: c.Grace, Live: live,
-	}
+	policy := c.Sources
+	policy.Keys, policy.Record = c.Rules.Keys, c.Policy.Record
+	return inputs.Options{Policy: policy, Grace: c.Grace, Live: live}
 }
 
 // Withholding returns which outputs of rules are not written to nodes.

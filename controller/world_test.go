@@ -34,6 +34,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -154,7 +155,7 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
 	config := controller.Config{
-		Sources: inputs.Sources{Namespace: w.namespace}, Grace: inputs.DefaultGrace, Budget: budget.Default, Parallel: 4,
+		Sources: gather.Policy{Namespace: w.namespace}, Grace: inputs.DefaultGrace, Budget: budget.Default, Parallel: 4,
 	}
 	for _, option := range options {
 		option(&config)

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/suite"
@@ -56,7 +57,7 @@ func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(e.ID, err)
 			}
-			in := rules.Gather{Namespace: "assay-system"}.Input(rules.Node{Name: "node-1"}, nil, published)
+			in, _, _ := gather.Input(gather.Policy{Namespace: "assay-system"}, gather.Node{Name: "node-1"}, nil, published, nil)
 			for _, r := range rules.NewCache().Eval(program, in, nil).Rules() {
 				n := tried[r.Rule]
 				if r.Matched {

@@ -18,6 +18,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/suite"
 )
 
@@ -132,15 +133,15 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 			report.WriteString(kind + w.String() + "\n")
 		}
 	}
-	var published []rules.Published
+	var published []gather.Published
 	for i := range c.features {
 		nf := &c.features[i]
-		published = append(published, rules.Published{
+		published = append(published, gather.Published{
 			Namespace: nf.Namespace, Name: nf.Name, Labels: nf.Spec.Labels, Facts: facts.New(&nf.Spec.Features, nil),
 		})
 	}
-	node := rules.Node{Name: cmp.Or(c.settings.Node, "node-1"), Labels: c.settings.NodeLabels}
-	in := rules.Gather{Keys: &opt.Keys}.Input(node, nil, published)
+	node := gather.Node{Name: cmp.Or(c.settings.Node, "node-1"), Labels: c.settings.NodeLabels}
+	in, _, _ := gather.Input(gather.Policy{Keys: opt.Keys}, node, nil, published, nil)
 	program := rules.Link(opt, sets...)
 	outcome := program.Eval(in)
 

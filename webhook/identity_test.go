@@ -318,7 +318,7 @@ func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
 			t.Errorf("%s: %v", attack, err)
 		}
 	}
-	// The objects that it can still write are owned by the deleted Node, and do not count: see nodefeature.Gather.Counts.
+	// The objects that it can still write are owned by the deleted Node, and do not count: see gather.Policy.Outlived.
 	if _, err := s.features.Create(t.Context(), owned(featureObject(ours, name, name, name), after), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -58,14 +58,14 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		if node, err = objectName(args[0], nodeKinds...); err != nil {
 			return err
 		}
-		w, err := f.load(cmd.Context(), want{node: node, features: true})
+		w, err := f.load(cmd.Context(), want{node: node, nodes: true, features: true})
 		if err != nil {
 			return err
 		}
-		if w.published[node] == nil {
+		if w.fleet.Published(node) == nil {
 			return fmt.Errorf("no features of a node %s are published", node)
 		}
-		in := w.input(node)
+		in := w.fleet.Merged(node)
 		features, asked = in.Facts.Features(), in.Labels
 	default:
 		return errors.New("no node given: use assay capture NODE, or assay capture --local for this machine")

@@ -78,7 +78,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	}
 	after, broken := w.program(cmd.Context(), next)
 	note(cmd, broken)
-	names := w.names()
+	names := w.fleet.Names()
 	if f.nodes != "" {
 		if names, err = chooseNodes(f.nodes, names); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	kept.read(cmd)
 	steps, withholding := make([][]plan.Step, len(names)), w.withholding()
 	input.Each(len(names), func(i int) {
-		in := w.input(names[i])
+		in := w.fleet.Input(names[i])
 		was, is := before.Eval(in), after.Eval(in)
 		steps[i] = kept.steps(w.nodes[names[i]], was, is, f.taints, between(was, is, f.taints))
 	})

@@ -87,7 +87,7 @@ func (d *keptDiff) cause(k writtenKey, node string, now active) record.Cause {
 	if r == nil {
 		return record.Unknown
 	}
-	c := record.Case{Past: r.Givers(record.KeyOf(k.kind, k.key)), Blind: len(d.world.published[node]) == 0}
+	c := record.Case{Past: r.Givers(record.KeyOf(k.kind, k.key)), Blind: len(d.world.fleet.Published(node)) == 0}
 	for _, giver := range c.Past {
 		set, ok := now.sets[giver.ID]
 		switch {

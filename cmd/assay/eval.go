@@ -7,10 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/manifest"
 )
 
 // evalFlags are the flags of eval.
@@ -129,38 +127,13 @@ func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, fo
 
 // input reads the features of the node.
 func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, error) {
+	policy := offline.Policy{Namespace: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), Keys: opt.Keys}
 	if f.local {
 		name, report := discoverHost(cmd.Context(), f.node)
-		return rules.Input{
-			Node: rules.Node{Name: name}, Facts: facts.New(&report.Features, nil), Labels: opt.Keys.QualifyAll(report.Labels),
-		}, nil
+		return localInput(policy, name, report), nil
 	}
 	if len(f.features) == 0 {
 		return rules.Input{}, errors.New("no features: pass --features FILE, --features - for standard input, --node NAME of the cluster, or --local")
 	}
-	in := facts.NewInterner()
-	list, err := readFeatures(f.features, cmd.InOrStdin(), in)
-	if err != nil {
-		return rules.Input{}, err
-	}
-	name, list, err := chooseNode(f.node, list)
-	if err != nil {
-		return rules.Input{}, err
-	}
-	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
-	if f.metadata != "" {
-		data, err := input.Read(f.metadata, cmd.InOrStdin())
-		if err != nil {
-			return rules.Input{}, err
-		}
-		object, err := manifest.Node(f.metadata, data)
-		if err != nil {
-			return rules.Input{}, err
-		}
-		node, known = nodeOf(object), facts.FromNode(object, in)
-		if f.node != "" {
-			node.Name = f.node
-		}
-	}
-	return rules.Gather{Namespace: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), Keys: &opt.Keys, Interner: in}.Input(node, known, list), nil
+	return readInput(cmd, policy, f.features, f.metadata, f.node)
 }

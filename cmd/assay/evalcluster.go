@@ -41,9 +41,9 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	}
 	how := traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: w.opt.Mask}
 	if one {
-		return printProgram(cmd, program, w.input(f.node), f.output, how)
+		return printProgram(cmd, program, w.fleet.Input(f.node), f.output, how)
 	}
-	names := w.names()
+	names := w.fleet.Names()
 	if f.nodes != "" && f.nodes != "all" {
 		if names, err = chooseNodes(f.nodes, names); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, names []string) error {
 	cache := rules.NewCache()
 	outcomes := make([]*rules.Outcome, len(names))
-	input.Each(len(names), func(i int) { outcomes[i] = cache.Eval(program, w.input(names[i]), nil) })
+	input.Each(len(names), func(i int) { outcomes[i] = cache.Eval(program, w.fleet.Input(names[i]), nil) })
 	failed := false
 	rows := &table{}
 	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")

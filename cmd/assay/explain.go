@@ -60,7 +60,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
-	in := w.input(args[0])
+	in := w.fleet.Input(args[0])
 	e := &explanation{
 		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask, withholding: w.withholding()}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},
 		world:   w,
@@ -163,7 +163,7 @@ func (e *explanation) present(g given) {
 // askers returns the NodeFeatures that request a label.
 func (e *explanation) askers(key string) []string {
 	var out []string
-	for _, p := range e.world.published[e.outcome.Node] {
+	for _, p := range e.world.fleet.Published(e.outcome.Node) {
 		for name := range p.Labels {
 			if e.world.opt.Keys.Qualify(name) == key {
 				out = append(out, p.Namespace+"/"+p.Name)

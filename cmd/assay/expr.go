@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/lang/expr"
-	"github.com/assay-project/assay/rules/manifest"
 )
 
 type exprFlags struct {
@@ -128,36 +128,7 @@ func (f *exprFlags) print(cmd *cobra.Command, value expr.Value) error {
 }
 
 func (f *exprFlags) input(cmd *cobra.Command) (rules.Input, error) {
-	in := rules.Input{Node: rules.Node{Name: f.node}}
-	if len(f.features) > 0 {
-		interner := facts.NewInterner()
-		list, err := readFeatures(f.features, cmd.InOrStdin(), interner)
-		if err != nil {
-			return in, err
-		}
-		name, list, err := chooseNode(f.node, list)
-		if err != nil {
-			return in, err
-		}
-		opt := rules.Options{}
-		in = rules.Gather{Keys: &opt.Keys, Interner: interner}.Input(rules.Node{Name: name}, nil, list)
-	}
-	if f.metadata != "" {
-		data, err := input.Read(f.metadata, cmd.InOrStdin())
-		if err != nil {
-			return in, err
-		}
-		node, err := manifest.Node(f.metadata, data)
-		if err != nil {
-			return in, err
-		}
-		name := in.Node.Name
-		in.Node = nodeOf(node)
-		if name != "" {
-			in.Node.Name = name
-		}
-	}
-	return in, nil
+	return readInput(cmd, offline.Policy{Namespace: cluster.DefaultNamespace}, f.features, f.metadata, f.node)
 }
 
 func printFunctions(cmd *cobra.Command) {

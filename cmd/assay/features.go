@@ -43,7 +43,7 @@ Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.de
 }
 
 func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
-	w, err := f.load(cmd.Context(), want{features: true})
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true})
 	if err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		pattern = args[0]
 	}
 	c := featurecount.New(pattern, w.opt.Mask)
-	names := facts.SortedKeys(w.published)
+	names := slices.DeleteFunc(slices.Clone(w.fleet.Names()), func(node string) bool { return w.fleet.Published(node) == nil })
 	for _, node := range names {
-		c.Add(w.input(node).Facts)
+		c.Add(w.fleet.Input(node).Facts)
 	}
 	list := c.List()
 	if len(list) == 0 {

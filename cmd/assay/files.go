@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -16,6 +17,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -23,7 +25,50 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
-func readFeatures(files []string, stdin io.Reader, in *facts.Interner) ([]manifest.Published, error) {
+// readInput returns the input of rules for a node from files of features and the file of its Node, which may be empty.
+func readInput(cmd *cobra.Command, policy offline.Policy, features []string, metadata, node string) (rules.Input, error) {
+	list, err := readFeatures(features, cmd.InOrStdin())
+	if err != nil {
+		return rules.Input{}, err
+	}
+	name, list, err := chooseNode(node, list)
+	if err != nil {
+		return rules.Input{}, err
+	}
+	objects := offline.Objects{Nodes: map[string]*corev1.Node{}}
+	if metadata != "" {
+		data, err := input.Read(metadata, cmd.InOrStdin())
+		if err != nil {
+			return rules.Input{}, err
+		}
+		object, err := manifest.Node(metadata, data)
+		if err != nil {
+			return rules.Input{}, err
+		}
+		if node == "" {
+			name = object.Name
+		}
+		object.Name = name
+		objects.Nodes[name] = object
+	}
+	for _, p := range list {
+		p.Node = name
+		objects.Published = append(objects.Published, p)
+	}
+	return evaluated(cmd, policy, objects, name), nil
+}
+
+// evaluated returns the input of rules for a node, and prints which NodeFeatures do not count for it.
+func evaluated(cmd *cobra.Command, policy offline.Policy, objects offline.Objects, node string) rules.Input {
+	fleet := offline.New(policy, objects)
+	for _, text := range fleet.Notes() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable(text))
+	}
+	return fleet.Input(node)
+}
+
+func readFeatures(files []string, stdin io.Reader) ([]manifest.Published, error) {
+	in := nodefeature.Interner()
 	paths, err := input.Paths(files)
 	if err != nil {
 		return nil, err
@@ -117,6 +162,9 @@ func chooseNode(name string, list []manifest.Published) (string, []manifest.Publ
 	case len(about) > 1:
 		return "", nil, fmt.Errorf("the features are about %d nodes; choose one: --node %s", len(about), facts.SortedKeys(about)[0])
 	case name != "":
+		for i := range list {
+			list[i].Owners = nil // they belong to the other node
+		}
 		return name, list, nil
 	case len(about) == 1:
 		return facts.SortedKeys(about)[0], list, nil

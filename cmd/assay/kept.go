@@ -161,7 +161,7 @@ func (w *world) whyKept(ctx context.Context, node string, g given) string {
 			return "RemovalHeld: " + text
 		}
 	}
-	if len(w.published[node]) == 0 {
+	if len(w.fleet.Published(node)) == 0 {
 		return "the node has no NodeFeature: the controller keeps its keys for removalGracePeriod"
 	}
 	return "the controller has not removed it: removalBudget or flapping facts may hold it, or the controller does not run"

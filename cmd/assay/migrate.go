@@ -50,20 +50,20 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
 	policy := plan.Policy{Record: plan.Record{Instance: f.instance}, Taints: f.taints, Keys: &w.opt.Keys}
-	names := w.names()
+	names := w.fleet.Names()
 	steps := make([][]plan.Step, len(names))
 	without := 0
 	for _, name := range names {
-		if w.published[name] == nil {
+		if w.fleet.Published(name) == nil {
 			without++
 		}
 	}
 	input.Each(len(names), func(i int) {
 		node := w.nodes[names[i]]
-		if node == nil || w.published[names[i]] == nil {
+		if node == nil || w.fleet.Published(names[i]) == nil {
 			return
 		}
-		outcome := program.Eval(w.input(names[i]))
+		outcome := program.Eval(w.fleet.Input(names[i]))
 		if outcome.Failed != nil {
 			return
 		}

@@ -54,7 +54,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	names := w.names()
+	names := w.fleet.Names()
 	if len(args) > 0 {
 		name, err := objectName(args[0], nodeKinds...)
 		if err != nil {
@@ -78,8 +78,8 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	var list []map[string]string
 	for _, node := range names {
 		row, object := []string{node}, map[string]string{"node": node}
-		known := w.published[node] != nil
-		features := w.input(node).Facts
+		known := w.fleet.Published(node) != nil
+		features := w.fleet.Input(node).Facts
 		for _, name := range f.columns {
 			value := "?"
 			if known {
@@ -99,7 +99,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(names, func(n string) bool { return w.published[n] == nil }) {
+	if slices.ContainsFunc(names, func(n string) bool { return w.fleet.Published(n) == nil }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? means that no features are published for the node")
 	}
 	return nil

@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/local"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/keys"
 )
 
 // featuresDir is the directory for features from administrators, which the worker reads.
@@ -116,6 +116,12 @@ func discoverHost(ctx context.Context, node string) (string, *discovery.Report) 
 	return h.System.NodeName(), discovery.Run(ctx, h, hostSources())
 }
 
+// localInput returns the input of rules for this machine, as if its worker published the report.
+func localInput(policy offline.Policy, node string, report *discovery.Report) rules.Input {
+	list := []offline.Published{offline.Local(policy, node, &report.Features, report.Labels)}
+	return offline.New(policy, offline.Objects{Published: list}).Input(node)
+}
+
 func hostSources() []discovery.Source {
 	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
 }
@@ -145,9 +151,7 @@ func (f *scanFlags) evaluate(cmd *cobra.Command, name string, report *discovery.
 		return err
 	}
 	set.print(cmd.ErrOrStderr(), false)
-	in := rules.Input{
-		Node: rules.Node{Name: name}, Facts: facts.New(&report.Features, nil), Labels: (&keys.Policy{}).QualifyAll(report.Labels),
-	}
+	in := localInput(offline.Policy{Namespace: cluster.DefaultNamespace, Keys: opt.Keys}, name, report)
 	return printEvaluation(cmd, set, in, opt, f.output, traceOptions{taints: f.taints, all: f.all, mask: opt.Mask})
 }
 

@@ -15,9 +15,8 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
-	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -99,8 +98,8 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	if broken != nil {
 		out.Notes = strings.Split(broken.Error(), "\n")
 	}
-	for _, name := range w.names() {
-		out.Nodes = append(out.Nodes, ui.Node{Object: w.nodes[name], Input: w.input(name), Published: w.published[name] != nil})
+	for _, name := range w.fleet.Names() {
+		out.Nodes = append(out.Nodes, ui.Node{Object: w.nodes[name], Input: w.fleet.Input(name), Published: w.fleet.Published(name) != nil})
 	}
 	for _, r := range w.listed() {
 		plain := r
@@ -134,10 +133,10 @@ func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 		return nil, err
 	}
 	clear(w.nodes)
-	clear(w.published)
 	name, report := discoverHost(ctx, "")
 	w.where = "this machine"
-	w.published[name] = []manifest.Published{{Node: name, Facts: facts.New(&report.Features, w.interner), Labels: report.Labels}}
+	w.objects.Published = []offline.Published{offline.Local(w.policy(), name, &report.Features, report.Labels)}
+	w.settle(f.notes())
 	return w, nil
 }
 
@@ -170,11 +169,9 @@ func (w *world) known(f *uiFlags) review.Known {
 		return out
 	}
 	features := map[string]bool{}
-	for _, list := range w.published {
-		for _, p := range list {
-			for _, name := range p.Facts.Names() {
-				features[strings.ToLower(name)] = true
-			}
+	for _, p := range w.fleet.All() {
+		for _, name := range p.Facts.Names() {
+			features[strings.ToLower(name)] = true
 		}
 	}
 	out.AllTemplates = true

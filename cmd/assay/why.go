@@ -119,8 +119,8 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	program, err := w.program(cmd.Context(), w.rules)
 	note(cmd, err)
 	view := index.New()
-	for _, name := range w.names() {
-		n := index.Node{Input: w.input(name)}
+	for _, name := range w.fleet.Names() {
+		n := index.Node{Input: w.fleet.Input(name)}
 		if object := w.nodes[name]; object != nil {
 			n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, index.LastReady(object)
 		}

@@ -17,10 +17,9 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
-	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -47,17 +46,16 @@ type world struct {
 	where     string // the cluster or the files, for messages
 	opt       rules.Options
 	own       string
-	interner  *facts.Interner
 	nodes     map[string]*corev1.Node
-	published map[string][]manifest.Published
+	objects   offline.Objects
+	fleet     *offline.Fleet // of the objects, once all are read
 	rules     []nfdv1alpha1.NodeFeatureRule
 	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 	below     string // the default template of all rules
 	kept      store  // Secrets and ConfigMaps in Assay's own namespace
 
-	incomplete []string // NodeFeatures that are left out, and why
-	sharing    int      // number of NodeFeatures that name feature sets
+	sharing int // number of NodeFeatures that name feature sets
 }
 
 // want selects the parts of the world that a command needs, so that it does not read all nodes to show one.
@@ -74,11 +72,22 @@ func (f *worldFlags) empty() (*world, error) {
 		return nil, err
 	}
 	return &world{
-		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), interner: nodefeature.Interner(),
-		nodes: map[string]*corev1.Node{}, published: map[string][]manifest.Published{},
-		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
+		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace),
+		nodes: map[string]*corev1.Node{}, templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
 	}, nil
 }
+
+// settle decides which NodeFeatures count, once all objects are read, and prints which do not.
+func (w *world) settle(notes io.Writer) {
+	w.objects.Nodes = w.nodes
+	w.fleet = offline.New(w.policy(), w.objects)
+	for _, text := range w.fleet.Notes() {
+		fmt.Fprintln(notes, "note:", printable(text))
+	}
+}
+
+// policy returns the settings that inputs depend on.
+func (w *world) policy() offline.Policy { return offline.Policy{Namespace: w.own, Keys: w.opt.Keys} }
 
 func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	out, err := f.empty()
@@ -87,7 +96,11 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	}
 	if len(f.from) > 0 {
 		out.where = strings.Join(f.from, " ")
-		return out, out.readFiles(f.from, w)
+		if err := out.readFiles(f.from, w); err != nil {
+			return nil, err
+		}
+		out.settle(f.notes())
+		return out, nil
 	}
 	c, err := f.Connect()
 	if err != nil {
@@ -97,11 +110,11 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	if w.rules || w.features {
 		out.own = f.Installation(ctx, c)
 	}
-	err = out.readCluster(ctx, c, w)
-	for _, text := range out.incomplete {
-		fmt.Fprintln(f.notes(), "note:", printable(text))
+	if err := out.readCluster(ctx, c, w); err != nil {
+		return nil, err
 	}
-	return out, err
+	out.settle(f.notes())
+	return out, nil
 }
 
 func (w *world) readFiles(names []string, want want) error {
@@ -128,7 +141,7 @@ func (w *world) readFiles(names []string, want want) error {
 		if data, c.err = input.Read(paths[i], nil); c.err != nil {
 			return
 		}
-		if c.published, _ = manifest.FeaturesJSON(data, w.interner); c.published == nil {
+		if c.published, _ = manifest.FeaturesJSON(data, nodefeature.Interner()); c.published == nil {
 			c.file = manifest.Parse(paths[i], data)
 			c.sets, c.err = featureSets(c.file)
 		} else if shares(c.published) {
@@ -150,7 +163,7 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		for _, d := range c.file.Documents {
 			if d.Kind == "" { // features without an object
-				if list, err := manifest.Publish(d, w.interner); err == nil {
+				if list, err := manifest.Publish(d, nodefeature.Interner()); err == nil {
 					w.publish(c.file.Name, list)
 				}
 				continue
@@ -166,17 +179,12 @@ func (w *world) readFiles(names []string, want want) error {
 				delete(w.nodes, name)
 			}
 		}
-		if w.nodes[want.node] == nil && w.published[want.node] == nil {
+		w.objects.Published = slices.DeleteFunc(w.objects.Published, func(p offline.Published) bool { return p.Node != want.node })
+		if w.nodes[want.node] == nil && len(w.objects.Published) == 0 {
 			return fmt.Errorf("there is no node %s in these files", want.node)
 		}
-		return resolve(w.published[want.node], sets)
 	}
-	for _, list := range w.published {
-		if err := resolve(list, sets); err != nil {
-			return err
-		}
-	}
-	return nil
+	return resolve(w.objects.Published, sets)
 }
 
 // publish adds features from a file. Features without a node are assigned to a node with the name of the file.
@@ -185,7 +193,7 @@ func (w *world) publish(file string, list []manifest.Published) {
 		if p.Node == "" {
 			p.Node = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 		}
-		w.published[p.Node] = append(w.published[p.Node], p)
+		w.objects.Published = append(w.objects.Published, p)
 	}
 }
 
@@ -206,7 +214,7 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		}
 		return err
 	case manifest.KindFeature:
-		list, err := manifest.Publish(d, w.interner)
+		list, err := manifest.Publish(d, nodefeature.Interner())
 		w.publish(d.File().Name, list)
 		return err
 	case manifest.KindRule, manifest.KindTemplate:
@@ -233,20 +241,13 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 			return err
 		}
 		for i := range list {
-			f := &list[i]
-			name := f.NodeName()
-			if len(f.Spec.FeatureSets) > 0 {
+			if len(list[i].Spec.FeatureSets) > 0 {
 				w.sharing++
 			}
-			if err := f.Spec.Features.Err; featuresets.IsMissing(err) {
-				w.incomplete = append(w.incomplete, fmt.Sprintf("NodeFeature %s is left out: %v", f.Publisher(), err))
-				continue
+			if list[i].NodeName() != "" {
+				w.objects.Published = append(w.objects.Published, list[i].Published())
 			}
-			w.published[name] = append(w.published[name], manifest.Published{
-				Node: name, Namespace: f.Namespace, Name: f.Name, Facts: f.Spec.Features.Facts, Labels: f.Spec.Labels,
-			})
 		}
-		delete(w.published, "")
 	}
 	if !want.rules {
 		return nil
@@ -288,29 +289,6 @@ func noSuchNode(ctx context.Context, c *cluster.Client, name string) error {
 		return fmt.Errorf("there is no node %s; did you mean %s?", name, near)
 	}
 	return fmt.Errorf("there is no node %s", name)
-}
-
-// names returns the sorted names of all nodes: those with a Node object and those with published features.
-func (w *world) names() []string {
-	all := map[string]bool{}
-	for name := range w.nodes {
-		all[name] = true
-	}
-	if len(w.nodes) == 0 { // there are files without Nodes
-		for name := range w.published {
-			all[name] = true
-		}
-	}
-	return facts.SortedKeys(all)
-}
-
-// input returns the input of rules for a node.
-func (w *world) input(name string) rules.Input {
-	node, known := rules.Node{Name: name}, (*facts.Facts)(nil)
-	if object := w.nodes[name]; object != nil {
-		node, known = nodeOf(object), facts.FromNode(object, w.interner)
-	}
-	return rules.Gather{Namespace: w.own, Keys: &w.opt.Keys, Interner: w.interner}.Input(node, known, w.published[name])
 }
 
 // note prints what was left out.

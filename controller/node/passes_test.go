@@ -32,6 +32,7 @@ import (
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -112,7 +113,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 		client: w.Client, live: w.Client, cache: informers{client: w.Client}, events: w.events, clock: w.clock,
 		registry: assembly.NewRegistry(rules.Options{}), stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
-			Merge: nodefeature.Gather{Namespace: namespace}, Grace: inputs.DefaultGrace, Live: w.Client, Clock: w.clock,
+			Policy: gather.Policy{Namespace: namespace}, Grace: inputs.DefaultGrace, Live: w.Client, Clock: w.clock,
 		}),
 		policy: plan.Policy{Taints: true}, breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock),
 		changes: flap.NewChanges(w.clock), watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),

@@ -30,6 +30,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -206,7 +207,7 @@ func TestOnlyTrustedNamespacesCount(t *testing.T) {
 	req := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "r"}}
 	req.Spec.Required = &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "cpu.cpuid"}}}
 	testkit.Create(t, api, req)
-	start(t, c, request.Options{}, inputs.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})})
+	start(t, c, request.Options{}, inputs.Options{Policy: gather.Policy{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})}})
 	matches := func(want int32) {
 		t.Helper()
 		testkit.Eventually(t, fmt.Sprintf("%d nodes match", want), func(ctx context.Context) error {

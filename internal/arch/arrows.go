@@ -47,6 +47,12 @@ var Arrows = []Arrow{
 		Forbidden: []string{"./rules/lang/..."}, Allowed: []string{"./rules/lang/expr"},
 		Reason: "the command line evaluates a single expression, `assay expr`, and nothing else of the language by itself",
 	},
+	{
+		From:      []string{"./cmd/assay/..."},
+		Forbidden: []string{"./rules/gather", "./internal/fleet/inputs"},
+		Reason: "which NodeFeatures count is decided in one place: the command line gets its inputs from internal/fleet/offline, " +
+			"so that it evaluates what the controller evaluates",
+	},
 	sibling("./controller/..."),
 	sibling("./webhook/..."),
 	sibling("./extender/..."),

@@ -90,7 +90,7 @@ func (b *Budget) LeftOut() int {
 
 // Fits returns an error if an object of the given size exceeds the budget together with the objects that count now.
 func (b *Budget) Fits(namespace, name, node string, bytes int) error {
-	if (Gather{Namespace: b.namespace}).Own(named(namespace, name, node)) {
+	if named(namespace, name, node).ownOf(b.namespace) {
 		return nil
 	}
 	b.mu.Lock()
@@ -140,7 +140,7 @@ func (b *Budget) admit(f *NodeFeature) *NodeFeature {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.drop(b.entries[key])
-	if (Gather{Namespace: b.namespace}).Own(f) {
+	if f.ownOf(b.namespace) {
 		return f
 	}
 	e := &entry{key: key, rest: f.bare(), bytes: f.bytes()}

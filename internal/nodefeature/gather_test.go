@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // node returns one of many similar nodes, each with its own name in the cloud.
@@ -49,10 +50,17 @@ func published(t testing.TB) *nodefeature.NodeFeature {
 	return f
 }
 
+// input returns the input of rules as the controller keeps it.
+func input(node *corev1.Node, list ...*nodefeature.NodeFeature) rules.Input {
+	in := gather.Merge(gather.Policy{}, gather.Stored(node), list, nodefeature.Interner())
+	in.Labels = nodefeature.ShareLabels(in.Labels)
+	return in
+}
+
 func TestInputHoldsWhatTheNodeSays(t *testing.T) {
 	list := []*nodefeature.NodeFeature{published(t)}
-	first := nodefeature.Gather{}.Input(node(1), list)
-	second := nodefeature.Gather{}.Input(node(2), list)
+	first := input(node(1), list...)
+	second := input(node(2), list...)
 	for name, want := range map[string]map[string]string{
 		facts.ProviderFeature: {"name": "aws", "id": "aws:///a/i-1"},
 		"kernel.version":      list[0].Spec.Features.Feature("kernel.version").Attributes.Map(),
@@ -66,7 +74,7 @@ func TestInputHoldsWhatTheNodeSays(t *testing.T) {
 			t.Errorf("%s is one for both nodes: %t", name, shared)
 		}
 	}
-	if !first.Facts.Same(nodefeature.Gather{}.Input(node(1), list).Facts) {
+	if !first.Facts.Same(input(node(1), list...).Facts) {
 		t.Error("the same node is another one the second time")
 	}
 	if first.Facts.Same(second.Facts) {
@@ -93,14 +101,13 @@ func TestSharesLabels(t *testing.T) {
 	if !same(a.Spec.Labels, b.Spec.Labels) {
 		t.Error("two objects have a copy each")
 	}
-	gather := nodefeature.Gather{}
-	if !same(gather.Input(node(1), []*nodefeature.NodeFeature{a}).Labels, gather.Input(node(2), []*nodefeature.NodeFeature{b}).Labels) {
+	if !same(input(node(1), a).Labels, input(node(2), b).Labels) {
 		t.Error("what rules are given of two nodes is two copies")
 	}
 	other := published(t)
 	other.Spec.Labels = map[string]string{"short": "1", "example.com/a": "2"}
 	before := maps.Clone(a.Spec.Labels)
-	in := gather.Input(node(1), []*nodefeature.NodeFeature{a, other})
+	in := input(node(1), a, other)
 	if in.Labels["feature.node.kubernetes.io/short"] != "1" || len(in.Labels) != len(before)+2 {
 		t.Errorf("merged, they are %v", in.Labels)
 	}
@@ -150,7 +157,7 @@ func BenchmarkInput(b *testing.B) {
 		n := node(1)
 		b.ReportAllocs()
 		for b.Loop() {
-			nodefeature.Gather{}.Input(n, list)
+			input(n, list...)
 		}
 	})
 	b.Run("Memory", func(b *testing.B) {
@@ -158,7 +165,7 @@ func BenchmarkInput(b *testing.B) {
 			before := heap()
 			kept := make([]rules.Input, fleet)
 			for i := range kept {
-				kept[i] = nodefeature.Gather{}.Input(node(i), list)
+				kept[i] = input(node(i), list...)
 			}
 			b.ReportMetric(float64(heap()-before)/fleet, "B/node")
 			runtime.KeepAlive(kept)

@@ -15,8 +15,8 @@ const byNode = "assay.dev/node"
 // Index finds the cached NodeFeatures that describe a Node without reading all of them. The objects of workers are found by their
 // names: an index of client-go takes 0.7 kB for each object that is the only one of its Node.
 type Index struct {
-	workers Gather
-	objects toolscache.Indexer
+	namespace string // Assay's own
+	objects   toolscache.Indexer
 }
 
 // NewIndex adds an Index to a cache, which need not be running yet. A cache can have one. Namespace is Assay's own.
@@ -29,9 +29,9 @@ func NewIndex(ctx context.Context, c cache.Informers, namespace string) (Index, 
 	if !ok {
 		return Index{}, fmt.Errorf("cannot find the NodeFeatures of a Node: %T has no indexer", informer)
 	}
-	x := Index{Gather{Namespace: namespace}, indexed.GetIndexer()}
+	x := Index{namespace, indexed.GetIndexer()}
 	return x, informer.AddIndexers(toolscache.Indexers{byNode: func(object any) ([]string, error) {
-		if f := object.(*NodeFeature); f.NodeName() != "" && !x.workers.Own(f) {
+		if f := object.(*NodeFeature); f.NodeName() != "" && !f.ownOf(namespace) {
 			return []string{f.NodeName()}, nil
 		}
 		return nil, nil
@@ -41,11 +41,11 @@ func NewIndex(ctx context.Context, c cache.Informers, namespace string) (Index, 
 // Of returns the NodeFeatures that describe a Node, in no order. They must not be modified.
 func (x Index) Of(node string) ([]*NodeFeature, error) {
 	var out []*NodeFeature
-	object, ok, err := x.objects.GetByKey(client.ObjectKey{Namespace: x.workers.Namespace, Name: node}.String())
+	object, ok, err := x.objects.GetByKey(client.ObjectKey{Namespace: x.namespace, Name: node}.String())
 	if err != nil {
 		return nil, err
 	}
-	if own, is := object.(*NodeFeature); ok && is && x.workers.Own(own) {
+	if own, is := object.(*NodeFeature); ok && is && own.ownOf(x.namespace) {
 		out = append(out, own)
 	}
 	others, err := x.objects.ByIndex(byNode, node)

@@ -21,6 +21,9 @@ type sharing struct {
 	sets map[uint64]map[string]string
 }
 
+// ShareLabels returns a map that equals m and that other nodes have too. It must no longer be modified.
+func ShareLabels(m map[string]string) map[string]string { return labelSets.share(m) }
+
 // share returns a map that equals m. It must no longer be modified.
 func (s *sharing) share(m map[string]string) map[string]string {
 	if len(m) == 0 {

@@ -14,6 +14,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // interner is shared by all decoding in the process, since a decoder cannot take it as a parameter.
@@ -95,6 +96,19 @@ func (f *NodeFeature) NodeName() string {
 		return f.Name
 	}
 	return f.Labels[nfdv1alpha1.NodeNameLabel]
+}
+
+// Published implements gather.Object.
+func (f *NodeFeature) Published() gather.Published {
+	p := gather.Describe(f)
+	p.Node, p.Labels, p.FeatureSets = f.NodeName(), f.Spec.Labels, f.Spec.FeatureSets
+	p.Facts, p.Err = f.Spec.Features.Facts, f.Spec.Features.Err
+	return p
+}
+
+// ownOf reports whether f is the object of a worker in Assay's own namespace.
+func (f *NodeFeature) ownOf(namespace string) bool {
+	return gather.Policy{Namespace: namespace}.Own(f.Published())
 }
 
 // Publisher returns namespace/name, which spec.featureSources of a rule is matched against.

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-project/assay/internal/preview"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // world holds the nodes and rules of a cluster.
@@ -32,7 +33,7 @@ type world struct {
 // newWorld returns a world with objects that exist when the process starts.
 func newWorld(objects ...client.Object) (*world, *inputs.Nodes) {
 	w := &world{rules: assembly.NewRegistry(rules.Options{}), Cache: inputstest.New(objects...)}
-	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: "assay-system"}})
+	nodes := inputs.New(inputs.Options{Policy: gather.Policy{Namespace: "assay-system"}})
 	w.Nodes = preview.New(nodes, w.rules)
 	return w, nodes
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -65,7 +66,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 // config is the configuration of the controllers. Losing is set if they taint nodes that lose features.
 func config(losing bool) controller.Config {
 	c := controller.Config{
-		Sources: inputs.Sources{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
+		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
 		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
 		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: arbiter.Options{Interval: 5 * time.Minute},
 	}

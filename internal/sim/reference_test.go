@@ -11,6 +11,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -132,7 +133,7 @@ func (r *reference) want(node string, ruleObjects, features []object) map[string
 }
 
 func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
-	var list []rules.Published
+	var list []gather.Published
 	for _, f := range features {
 		m := f["metadata"].(object)
 		raw, err := json.Marshal(r.w.resolved(f))
@@ -143,9 +144,9 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 		if err != nil {
 			panic(err)
 		}
-		list = append(list, rules.Published{Node: node, Namespace: m["namespace"].(string), Name: m["name"].(string), Facts: decoded})
+		list = append(list, gather.Published{Node: node, Namespace: m["namespace"].(string), Name: m["name"].(string), Facts: decoded})
 	}
-	in := rules.Gather{Namespace: namespace, Interner: r.interner}.Input(rules.Node{Name: node}, nil, list)
+	in, _, _ := gather.Input(gather.Policy{Namespace: namespace}, gather.Node{Name: node}, nil, list, r.interner)
 	o := r.program(ruleObjects).Eval(in)
 	out := map[string]string{}
 	for k, v := range o.Labels() {

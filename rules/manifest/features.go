@@ -8,23 +8,26 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
 // Published is the content of one NodeFeature.
-type Published = rules.Published
+type Published = gather.Published
 
 // wire is the JSON of a NodeFeature, a List of them, features without an object, or a spec.
 type wire struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
-		Name      string            `json:"name"`
-		Namespace string            `json:"namespace"`
-		Labels    map[string]string `json:"labels"`
+		Name              string                  `json:"name"`
+		Namespace         string                  `json:"namespace"`
+		Labels            map[string]string       `json:"labels"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Spec *struct {
 		Features         json.RawMessage   `json:"features"`
@@ -93,7 +96,10 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 		}
 		return out, nil
 	}
-	p := Published{Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Node: w.Metadata.Labels[nfdv1alpha1.NodeNameLabel]}
+	m := &w.Metadata
+	p := gather.Describe(&metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, OwnerReferences: m.OwnerReferences, DeletionTimestamp: m.DeletionTimestamp,
+	})
 	var raw []byte
 	encoded := ""
 	if w.Spec != nil {

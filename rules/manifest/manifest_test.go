@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -142,7 +142,7 @@ func TestMergesInNFDsOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := rules.Gather{Namespace: "own"}.Input(rules.Node{Name: "n"}, nil, list)
+	in, _, _ := gather.Input(gather.Policy{Namespace: "own"}, gather.Node{Name: "n"}, nil, list, nil)
 	want := map[string]string{"x": "last", "y": "middle", "z": "first"}
 	if diff := cmp.Diff(want, in.Facts.Feature("a.b").Attributes.Map()); diff != "" {
 		t.Error(diff)

@@ -15,6 +15,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/rules/warning"
@@ -155,7 +156,7 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 		}
 		list = append(list, own...)
 	}
-	node := rules.Node{Name: "node-1", Labels: t.settings.NodeLabels}
+	node := gather.Node{Name: "node-1", Labels: t.settings.NodeLabels}
 	for _, p := range list {
 		if p.Node != "" {
 			node.Name = p.Node
@@ -164,8 +165,8 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 	if t.settings.Node != "" {
 		node.Name = t.settings.Node
 	}
-	in := rules.Gather{Namespace: "assay-system", Keys: &opt.Keys, Interner: r.interner}.Input(node, nil, list)
-	return r.cache.Eval(compiled.Program, in, nil), compiled.problems, nil
+	in, _, err := gather.Input(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list, r.interner)
+	return r.cache.Eval(compiled.Program, in, nil), compiled.problems, err
 }
 
 func (r *Runner) published(path string) ([]manifest.Published, error) {

@@ -30,6 +30,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/test/bench"
 	"github.com/assay-project/assay/test/scale/fleet"
@@ -95,7 +96,7 @@ func newRemembered(t *testing.T) *remembered {
 	}
 	f := &remembered{
 		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), stored: newStored(t), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...), results: rules.NewCache(),
-		nodes:   inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: namespace}}),
+		nodes:   inputs.New(inputs.Options{Policy: gather.Policy{Namespace: namespace}}),
 		changes: flap.NewChanges(clock.RealClock{}), stats: rulestats.New(func(string) {}),
 	}
 	if err := f.nodes.Watch(t.Context(), f.cache); err != nil {

@@ -38,6 +38,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -107,7 +108,7 @@ func (w *world) startExtender(t testing.TB, n int) {
 		t.Fatal(err)
 	}
 	known := podrequirements.New(rules.Options{})
-	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: ownNamespace}})
+	nodes := inputs.New(inputs.Options{Policy: gather.Policy{Namespace: ownNamespace}})
 	follower := follow.New(w.view, nodes, follow.Options{})
 	if err := nodes.Watch(t.Context(), objects); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 	"github.com/assay-project/assay/internal/config"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/yamltree"
@@ -397,7 +398,7 @@ func (s *Settings) Controllers(namespace, instance string, strict bool) controll
 	policy := options.Keys
 	c := controller.Config{
 		Rules:   options,
-		Sources: inputs.Sources{Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels},
+		Sources: gather.Policy{Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels},
 		Policy: plan.Policy{
 			Record: plan.Record{Instance: instance, Bare: policy.DisableAutoPrefix},
 			Taints: s.EnableTaints, KeepForeign: !s.Restrictions.AllowOverwrite, Keys: &policy,

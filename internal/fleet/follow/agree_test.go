@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // live is a fake API server with the content of the cache.
@@ -49,7 +50,7 @@ func TestTheExtenderAndTheControllerAgree(t *testing.T) {
 
 func agree(t *testing.T, random *rand.Rand) {
 	cache, clock := inputstest.New(), clocktesting.NewFakeClock(time.Unix(1700000000, 0))
-	opt := inputs.Options{Merge: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: clock}
+	opt := inputs.Options{Policy: gather.Policy{Namespace: own}, Grace: grace, Clock: clock}
 	extender, view := inputs.New(opt), index.New()
 	New(view, extender, Options{})
 	seen := make(chan inputs.Change, 1000)

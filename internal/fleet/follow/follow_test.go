@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -42,7 +43,7 @@ type following struct {
 func follows(t *testing.T, grace time.Duration) *following {
 	t.Helper()
 	f := &following{Cache: inputstest.New(), t: t, view: index.New(), clock: clocktesting.NewFakeClock(time.Unix(1700000000, 0))}
-	nodes := inputs.New(inputs.Options{Merge: nodefeature.Gather{Namespace: own}, Grace: grace, Clock: f.clock})
+	nodes := inputs.New(inputs.Options{Policy: gather.Policy{Namespace: own}, Grace: grace, Clock: f.clock})
 	follower := New(f.view, nodes, Options{Leases: own})
 	if err := nodes.Watch(t.Context(), f.Cache); err != nil {
 		t.Fatal(err)

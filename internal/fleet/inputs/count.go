@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // LeftOut is a NodeFeature that does not count because of an error or a limit.
@@ -25,36 +25,26 @@ func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, f := range all {
-		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) {
-			continue
-		}
-		if err := f.Spec.Features.Err; err != nil {
-			left = append(left, LeftOut{f, err})
-			continue
-		}
-		ok, err := n.trusted(ctx, f.Namespace)
-		if err != nil {
-			return nil, nil, err
-		}
-		if ok {
-			out = append(out, f)
-		}
+	out, unusable, err := gather.Select(n.opt.Policy, gather.Stored(node), n.namespaces(ctx), all)
+	for _, f := range unusable {
+		left = append(left, LeftOut{f, f.Spec.Features.Err})
 	}
-	n.opt.Merge.Sort(out)
-	return out, left, nil
+	return out, left, err
 }
 
-// trusted reports whether the NodeFeatures in a namespace count.
-func (n *Nodes) trusted(ctx context.Context, namespace string) (bool, error) {
-	if n.opt.Namespaces == nil || namespace == n.opt.Merge.Namespace {
-		return true, nil
+// counts reports whether a NodeFeature that names the Node counts for it.
+func (n *Nodes) counts(ctx context.Context, f gather.Published, node *corev1.Node) (bool, error) {
+	why, err := n.opt.Policy.Ignores(f, gather.Stored(node), n.namespaces(ctx))
+	return why == "", err
+}
+
+// namespaces returns a function that reads the labels of namespaces from the cache.
+func (n *Nodes) namespaces(ctx context.Context) gather.Namespaces {
+	return func(name string) (map[string]string, bool, error) {
+		ns := Namespace()
+		err := n.cached.Get(ctx, client.ObjectKey{Name: name}, ns)
+		return ns.Labels, err == nil, client.IgnoreNotFound(err)
 	}
-	ns := Namespace()
-	if err := n.cached.Get(ctx, client.ObjectKey{Name: namespace}, ns); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	return n.opt.Namespaces.Matches(labels.Set(ns.Labels)), nil
 }
 
 // Namespace returns an empty Namespace object for which only metadata is read and cached.

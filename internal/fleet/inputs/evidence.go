@@ -13,6 +13,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // ErrStale is returned when the cache is known to lack an object that the API server has.
@@ -25,7 +26,7 @@ func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, l
 	seen := (&State{Features: list, LeftOut: left}).objects()
 	before := m.seen
 	if before == nil {
-		before = []client.ObjectKey{{Namespace: n.opt.Merge.Namespace, Name: node.Name}}
+		before = []client.ObjectKey{{Namespace: n.opt.Policy.Namespace, Name: node.Name}}
 	}
 	for _, key := range before {
 		if seen[key] {
@@ -58,10 +59,11 @@ func (n *Nodes) stillThere(ctx context.Context, key client.ObjectKey, node *core
 	if err := n.opt.Live.Get(ctx, key, &f); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if f.Labels[nfdv1alpha1.NodeNameLabel] != node.Name || f.DeletionTimestamp != nil || !n.opt.Merge.Counts(&f, node) {
+	published := gather.Describe(&f)
+	if published.Node != node.Name {
 		return false, nil
 	}
-	return n.trusted(ctx, f.Namespace)
+	return n.counts(ctx, published, node)
 }
 
 // Confirm checks with the API server that a State includes every NodeFeature of its node, and returns ErrStale if it does not. What
@@ -75,15 +77,15 @@ func (n *Nodes) Confirm(ctx context.Context, s State) error {
 	}
 	for i := range list.Items {
 		f := &list.Items[i]
-		if f.DeletionTimestamp != nil || !n.opt.Merge.Counts(f, node) || seen[client.ObjectKeyFromObject(f)] {
+		if seen[client.ObjectKeyFromObject(f)] {
 			continue
 		}
 		// It can be in the cache by now: it was not when the State was made.
-		trusted, err := n.trusted(ctx, f.Namespace)
+		counts, err := n.counts(ctx, gather.Describe(f), node)
 		if err != nil {
 			return err
 		}
-		if trusted {
+		if counts {
 			return ErrStale
 		}
 	}
@@ -127,7 +129,7 @@ func (n *Nodes) othersAtStart(ctx context.Context) (map[string][]client.ObjectKe
 		}
 		for i := range list.Items {
 			f := &list.Items[i]
-			if node := f.Labels[nfdv1alpha1.NodeNameLabel]; f.Name != node || f.Namespace != n.opt.Merge.Namespace {
+			if node := f.Labels[nfdv1alpha1.NodeNameLabel]; f.Name != node || f.Namespace != n.opt.Policy.Namespace {
 				others[node] = append(others[node], client.ObjectKeyFromObject(f))
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -23,28 +22,17 @@ import (
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // DefaultGrace is how long a worker's features count after its object was deleted while the Node exists: time to reinstall a
 // DaemonSet, or to notice the deletion of a namespace.
 const DefaultGrace = 10 * time.Minute
 
-// Sources configures which NodeFeatures count.
-type Sources struct {
-	// Namespace is the namespace of the manager and the worker.
-	Namespace string
-	// Namespaces selects other namespaces whose NodeFeatures count, by their labels; nil: all of them.
-	Namespaces labels.Selector
-	// IgnoreLabels ignores spec.labels of all objects except the worker's own.
-	IgnoreLabels bool
-}
-
 // Options configure which NodeFeatures count, and for how long.
 type Options struct {
-	// Merge configures how NodeFeatures are merged. Those in its Namespace always count.
-	Merge nodefeature.Gather
-	// Namespaces selects other namespaces whose NodeFeatures count, by their labels; nil: all of them.
-	Namespaces labels.Selector
+	// Policy says which NodeFeatures count, and how they are merged.
+	Policy gather.Policy
 	// Grace is how long a worker's features count after its object was deleted while the Node exists; 0: not at all, as in NFD.
 	Grace time.Duration
 	// Live reads from the API server, not the cache, before an object that is missing in the cache counts as deleted; nil: it
@@ -143,7 +131,8 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 	n.hold(m, &s)
 	if from := versions(node, s.Features); !slices.Equal(from, m.from) {
 		m.from = from
-		if input := n.opt.Merge.Input(node, s.Features); !sameInput(m.input, input) { // otherwise others already hold a reference to it
+		input := gather.Merge(n.opt.Policy, gather.Stored(node), s.Features, nodefeature.Interner())
+		if input.Labels = nodefeature.ShareLabels(input.Labels); !sameInput(m.input, input) { // otherwise others already hold a reference to it
 			m.input = input
 		}
 	}
@@ -165,13 +154,13 @@ func versions(node *corev1.Node, features []*nodefeature.NodeFeature) []version 
 func (n *Nodes) hold(m *memory, s *State) {
 	last := n.takeLast(m)
 	for _, f := range s.Features {
-		if n.opt.Merge.Own(f) {
+		if n.own(f) {
 			m.own, m.lostAt, m.unseen = f, time.Time{}, false
 			s.Own = f
 			return
 		}
 	}
-	if last != nil && last.Spec.Features.Err == nil && n.opt.Merge.Counts(last, s.Node) {
+	if last != nil && last.Spec.Features.Err == nil && !n.opt.Policy.Outlived(last.Published(), gather.Stored(s.Node)) {
 		m.own, m.lostAt, m.unseen = last, time.Time{}, false // it may have come and gone since the last look
 	}
 	if m.lostAt.IsZero() {
@@ -191,6 +180,9 @@ func (n *Nodes) hold(m *memory, s *State) {
 	n.addLast(m, s, m.unseen)
 }
 
+// own reports whether a NodeFeature is a worker's.
+func (n *Nodes) own(f *nodefeature.NodeFeature) bool { return n.opt.Policy.Own(f.Published()) }
+
 // addLast adds what the worker has published last, or marks the State as blind if that is unknown.
 func (n *Nodes) addLast(m *memory, s *State, blind bool) {
 	if m.own == nil {
@@ -199,12 +191,12 @@ func (n *Nodes) addLast(m *memory, s *State, blind bool) {
 	}
 	s.Own = m.own
 	s.Features = append(s.Features, m.own)
-	n.opt.Merge.Sort(s.Features)
+	gather.Sort(n.opt.Policy, s.Features)
 }
 
 // vanished remembers the worker's object of a node when it is deleted.
 func (n *Nodes) vanished(f *nodefeature.NodeFeature) {
-	if !n.opt.Merge.Own(f) {
+	if !n.own(f) {
 		return
 	}
 	n.mu.Lock()
@@ -223,13 +215,13 @@ func (n *Nodes) takeLast(m *memory) (last *nodefeature.NodeFeature) {
 
 // incomplete reports whether the worker's object names feature sets that are missing, and was never complete.
 func (n *Nodes) incomplete(left []LeftOut) bool {
-	return slices.ContainsFunc(left, func(l LeftOut) bool { return n.opt.Merge.Own(l.Object) && featuresets.IsMissing(l.Err) })
+	return slices.ContainsFunc(left, func(l LeftOut) bool { return n.own(l.Object) && featuresets.IsMissing(l.Err) })
 }
 
 // LeftOutOwn returns why the object of the node's worker is left out; nil: it is not.
 func (n *Nodes) LeftOutOwn(s State) error {
 	for _, left := range s.LeftOut {
-		if n.opt.Merge.Own(left.Object) {
+		if n.own(left.Object) {
 			return left.Err
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // server is a fake API server that has these NodeFeatures, or is unavailable.
@@ -79,7 +80,7 @@ func node(uid string) *corev1.Node {
 // watched returns Nodes that watch a cache.
 func watched(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
 	t.Helper()
-	opt.Merge = nodefeature.Gather{Namespace: "own"}
+	opt.Policy.Namespace = "own"
 	n := inputs.New(opt)
 	if err := n.Watch(t.Context(), cache); err != nil {
 		t.Fatal(err)
@@ -361,7 +362,7 @@ func TestOnlyTrustedNamespacesCount(t *testing.T) {
 	vendor := inputs.Namespace()
 	vendor.Name = "vendor"
 	cache := inputstest.New(node("1"), published("vendor", "x"), published("own", "n"), published("gone", "y"), vendor)
-	nodes := running(t, inputs.Options{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})}, cache)
+	nodes := running(t, inputs.Options{Policy: gather.Policy{Namespaces: labels.SelectorFromSet(labels.Set{"trusted": "yes"})}}, cache)
 	publishers(t, nodes, 1)
 	trusted := vendor.DeepCopy()
 	trusted.Labels = map[string]string{"trusted": "yes"}

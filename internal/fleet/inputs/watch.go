@@ -70,7 +70,7 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 			n.mark(f.NodeName())
 		},
 	)}}
-	if n.opt.Namespaces != nil {
+	if n.opt.Policy.Namespaces != nil {
 		list = append(list, informer.Registration{Object: Namespace(), Handler: informer.Changes(
 			func(before, ns *metav1.PartialObjectMetadata) {
 				if before == nil || !maps.Equal(before.Labels, ns.Labels) {
@@ -83,7 +83,7 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 	if n.registered, err = informer.Register(ctx, c, list...); err != nil {
 		return err
 	}
-	n.index, err = nodefeature.NewIndex(ctx, c, n.opt.Merge.Namespace)
+	n.index, err = nodefeature.NewIndex(ctx, c, n.opt.Policy.Namespace)
 	return err
 }
 
@@ -343,7 +343,7 @@ func (n *Nodes) Node(ctx context.Context, name string) *corev1.Node {
 // Publishes reports whether features that the worker of a node has published are part of its input.
 func (n *Nodes) Publishes(node string) bool {
 	s, _ := n.Get(node)
-	own := n.opt.Merge.Namespace + "/" + node
+	own := n.opt.Policy.Namespace + "/" + node
 	return slices.ContainsFunc(s.Input.Publishers, func(p rules.Publisher) bool { return p.Name == own })
 }
 

@@ -1,0 +1,117 @@
+// Package offline makes the inputs of rules for the nodes in files, or in one list of the API, as the controller makes them from its
+// caches.
+package offline
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
+)
+
+// The settings that inputs depend on, and a NodeFeature: package gather describes them.
+type (
+	Policy    = gather.Policy
+	Published = gather.Published
+)
+
+// Objects are what the inputs of rules depend on.
+type Objects struct {
+	// Nodes are the stored Nodes by name. If there are none, every node that a NodeFeature names exists, with its name only.
+	Nodes map[string]*corev1.Node
+	// Published are the NodeFeatures. Each names its node.
+	Published []Published
+	// Namespaces are the labels of namespaces. They are read only with Policy.Namespaces.
+	Namespaces map[string]map[string]string
+}
+
+// Fleet provides the inputs of rules. It is immutable and safe for concurrent use.
+type Fleet struct {
+	policy  Policy
+	objects Objects
+	names   []string
+	counts  map[string][]Published // by node, in merge order
+	notes   []string
+}
+
+// New returns the Fleet of objects.
+func New(policy Policy, objects Objects) *Fleet {
+	f := &Fleet{policy: policy, objects: objects, counts: map[string][]Published{}}
+	naming := map[string][]Published{}
+	for _, p := range objects.Published {
+		naming[p.Node] = append(naming[p.Node], p)
+	}
+	if f.names = facts.SortedKeys(objects.Nodes); len(f.names) == 0 {
+		f.names = facts.SortedKeys(naming)
+	}
+	for _, name := range f.names {
+		use, left, _ := gather.Select(policy, f.node(name), f.namespaces, naming[name]) // namespaces returns no error
+		for _, p := range left {
+			f.note(p, p.Err.Error())
+		}
+		for _, p := range naming[name] {
+			if why, _ := policy.Ignores(p, f.node(name), f.namespaces); why != "" {
+				f.note(p, why)
+			}
+		}
+		if len(use) > 0 {
+			f.counts[name] = use
+		}
+	}
+	return f
+}
+
+func (f *Fleet) note(p Published, why string) {
+	f.notes = append(f.notes, fmt.Sprintf("NodeFeature %s/%s is left out: %s", p.Namespace, p.Name, why))
+}
+
+// node returns the node that rules are evaluated for.
+func (f *Fleet) node(name string) gather.Node {
+	return gather.Node{Name: name, Object: f.objects.Nodes[name]}
+}
+
+// namespaces implements gather.Namespaces.
+func (f *Fleet) namespaces(name string) (map[string]string, bool, error) {
+	of, exists := f.objects.Namespaces[name]
+	return of, exists, nil
+}
+
+// Names returns the names of the nodes, sorted.
+func (f *Fleet) Names() []string { return f.names }
+
+// Published returns the NodeFeatures that count for a node, in merge order.
+func (f *Fleet) Published(node string) []Published { return f.counts[node] }
+
+// All returns the NodeFeatures that count for a node.
+func (f *Fleet) All() (out []Published) {
+	for _, name := range f.names {
+		out = append(out, f.counts[name]...)
+	}
+	return out
+}
+
+// Notes returns which NodeFeatures are left out, and why.
+func (f *Fleet) Notes() []string { return slices.Clone(f.notes) }
+
+// Input returns the input of rules for a node. Nothing is known of a node that is not in Names but its name.
+func (f *Fleet) Input(node string) rules.Input {
+	return gather.Merge(f.policy, f.node(node), f.counts[node], nodefeature.Interner())
+}
+
+// Merged returns the input of rules for a node without what its Node says.
+func (f *Fleet) Merged(node string) rules.Input {
+	return gather.Merge(f.policy, gather.Node{Name: node}, f.counts[node], nodefeature.Interner())
+}
+
+// Local returns what the worker of this machine would publish.
+func Local(policy Policy, node string, features *nfdv1alpha1.Features, labels map[string]string) Published {
+	return Published{
+		Namespace: policy.Namespace, Name: node, Node: node, Facts: facts.New(features, nodefeature.Interner()), Labels: labels,
+	}
+}
