@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/assay-project/assay/discovery/host"
@@ -94,6 +96,47 @@ func ReadOptional(h host.Host, dir string, attributes map[string]string, names .
 		}
 	}
 	return errs
+}
+
+// ReadNumbers is ReadOptional for files that contain an integer. Other content is an error, and the attribute is missing: a rule
+// that compares it would fail.
+func ReadNumbers(h host.Host, dir string, attributes map[string]string, names ...string) []error {
+	read := map[string]string{}
+	errs := ReadOptional(h, dir, read, names...)
+	for _, name := range names {
+		v, ok := read[name]
+		if !ok {
+			continue
+		}
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil {
+			errs = append(errs, NotA("number", dir+"/"+name, v))
+			continue
+		}
+		attributes[name] = v
+	}
+	return errs
+}
+
+// NUMANode adds the number of the NUMA node that a device is attached to, if the firmware reports one: it is -1 otherwise.
+func NUMANode(h host.Host, dir string, attributes map[string]string) []error {
+	const file = "numa_node"
+	errs := ReadNumbers(h, dir, attributes, file)
+	if attributes[file] == "-1" {
+		delete(attributes, file)
+	}
+	return errs
+}
+
+// Hex returns a hexadecimal number without its prefix 0x in lower case, as lspci and lsusb print it, if it has the given number of
+// digits.
+func Hex(value string, digits int) (string, bool) {
+	value = strings.ToLower(strings.TrimPrefix(value, "0x"))
+	return value, len(value) == digits && strings.Trim(value, "0123456789abcdef") == ""
+}
+
+// NotA is the error of a file whose content is not of the expected kind, such as "number".
+func NotA(kind, file, value string) error {
+	return fmt.Errorf("/%s: %.40q is not a %s", file, value, kind)
 }
 
 // ListDevices returns the entries of a sysfs directory; none if the directory does not exist.

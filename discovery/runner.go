@@ -43,7 +43,7 @@ type Report struct {
 
 // SourceError is something that a source could not read.
 type SourceError struct {
-	// Source is the name of the source.
+	// Source is the name of the source; empty if the error affects several sources.
 	Source string
 	// Err is the error, with the location.
 	Err error
@@ -52,6 +52,11 @@ type SourceError struct {
 }
 
 func (p SourceError) String() string {
+	if p.Source == "" && p.Stale {
+		return p.Err.Error() + "; the last features are kept"
+	} else if p.Source == "" {
+		return p.Err.Error() + "; the features that are read there are not published"
+	}
 	if p.Stale {
 		return fmt.Sprintf("source %s: %v; its last good result is kept", p.Source, p.Err)
 	}
@@ -116,9 +121,15 @@ func (r *Runner) Poll(ctx context.Context, names ...string) *Report {
 
 func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 	report := &Report{Took: map[string]time.Duration{}}
+	found, lost := r.checkMounts(report)
+	if found {
+		names, poll = nil, false
+	}
 	for i, e := range r.sources {
 		_, derives := e.Source.(Deriver)
-		if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
+		if lost {
+			// Not run: its result would be as if the machine had lost its devices.
+		} else if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
 			start := time.Now()
 			o := r.discover(ctx, e, r.sources[:i], poll)
 			report.Took[e.Name()] = time.Since(start)
@@ -145,6 +156,21 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 		return strings.Compare(a.String(), b.String())
 	})
 	return report
+}
+
+// checkMounts reports each of the kernel's file systems that is missing, and whether one that was missing has been found or one that
+// was there is lost.
+func (r *Runner) checkMounts(report *Report) (found, lost bool) {
+	before, now := r.host.NotMounted(), r.host.Checked()
+	missing := now.NotMounted()
+	lost = r.last != nil && len(missing) > len(before)
+	for _, err := range missing {
+		report.Problems = append(report.Problems, SourceError{Err: err, Stale: lost})
+	}
+	if !lost {
+		r.host = now
+	}
+	return len(missing) < len(before), lost
 }
 
 // take stores a result, and reports whether it has changed. If it has not, the older maps are kept, so that comparing them again is
@@ -194,6 +220,9 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 			return
 		}
 		o.result, o.err = call(ctx, e.Source, r.host.WithContext(ctx), seen)
+		if errors.Is(o.err, host.ErrNotMounted) {
+			o.err = nil // checkMounts has reported it; the source has no features
+		}
 	}()
 	select {
 	case o := <-done:

@@ -311,3 +311,53 @@ func TestRefusedLabelIsReportedEachTime(t *testing.T) {
 		}
 	}
 }
+
+// lister publishes the entries of a directory in /sys.
+type lister struct{}
+
+func (lister) Name() string { return "l" }
+func (lister) Discover(_ context.Context, h host.Host) (Result, error) {
+	r := NewResult()
+	names, err := ListDevices(h, "sys/class/x")
+	if err != nil {
+		return r, err
+	}
+	r.Flags("l.flag", names)
+	return r, nil
+}
+
+// TestMountThatAppearsOrDisappears: without /sys nothing is known of the devices there, at first and later.
+func TestMountThatAppearsOrDisappears(t *testing.T) {
+	tree := host.NewTree()
+	tree.AddFile("proc/version", nil)
+	r := NewRunner(host.Host{FS: tree}, []Source{lister{}, finds("other", "m", "1")}, Everything)
+	want := func(when string, problem string, names ...string) {
+		t.Helper()
+		report := r.Run(t.Context(), "other")
+		var got []string
+		set, known := report.Features.Flags["l.flag"]
+		for name := range set.Elements {
+			got = append(got, name)
+		}
+		if diff := cmp.Diff(names, got); diff != "" || known != (names != nil) {
+			t.Errorf("%s: known %t, entries (-want +got):\n%s", when, known, diff)
+		}
+		var text []string
+		for _, p := range report.Problems {
+			text = append(text, p.String())
+		}
+		if strings.Join(text, "\n") != problem {
+			t.Errorf("%s: problems %q, want %q", when, text, problem)
+		}
+	}
+	const gone = "/sys of the host is not mounted: there is no /sys/devices; "
+	want("not mounted", gone+"the features that are read there are not published")
+	tree.AddDir("sys/devices")
+	tree.AddDir("sys/class/x/device")
+	want("mounted, after an event of another source", "", "device")
+	tree.Remove("sys")
+	want("not mounted anymore", gone+"the last features are kept", "device")
+	want("still not mounted", gone+"the last features are kept", "device")
+	tree.AddDir("sys/devices")
+	want("mounted again", "", "device")
+}

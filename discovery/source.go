@@ -3,6 +3,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -110,9 +111,10 @@ func (r *Result) Instances(feature string, instances []map[string]string) {
 	r.Features.Instances[feature] = nfdv1alpha1.InstanceFeatureSet{Elements: list}
 }
 
-// Problem adds a part that could not be read; nil is ignored.
+// Problem adds a part that could not be read. It ignores nil, and what is unknown because /proc or /sys is not mounted: a Runner
+// reports that once.
 func (r *Result) Problem(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, host.ErrNotMounted) {
 		r.Problems = append(r.Problems, err)
 	}
 }

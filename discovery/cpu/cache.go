@@ -1,7 +1,9 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -16,8 +18,8 @@ const maxCaches = 16
 // Documentation/ABI/testing/sysfs-devices-system-cpu. It assumes that all CPUs are alike, since reading those of a large server
 // would take longer than everything else; on a hybrid processor the first CPU is a performance core.
 func caches(r *discovery.Result, h host.Host) {
-	online, err := cpuList(h, devicesDir+"/online")
-	if err != nil || len(online) == 0 {
+	online, err := onlineCPUs(h)
+	if err != nil {
 		return // reported by topology
 	}
 	attributes := map[string]string{}
@@ -25,9 +27,12 @@ func caches(r *discovery.Result, h host.Host) {
 	for i := range maxCaches {
 		index := "/cache/index" + strconv.Itoa(i)
 		level, kind, size, err := cache(h, cpuDir(online[0])+index)
-		if err != nil {
-			r.Problem(host.Present(err))
+		if errors.Is(err, fs.ErrNotExist) {
 			break
+		}
+		if err != nil {
+			r.Problem(err)
+			return // the last level is not known
 		}
 		attributes["l"+strconv.Itoa(level)+kind+".bytes"] = strconv.FormatUint(size, 10)
 		if level > last {
@@ -37,7 +42,9 @@ func caches(r *discovery.Result, h host.Host) {
 	if len(attributes) == 0 {
 		return // a virtual machine may have none
 	}
-	if n, _, err := groups(h, online, lastIndex+"/shared_cpu_list"); err == nil && n > 0 {
+	n, _, err := groups(h, online, lastIndex+"/shared_cpu_list")
+	r.Problem(err)
+	if n > 0 {
 		attributes["l"+strconv.Itoa(last)+".count"] = strconv.Itoa(n)
 	}
 	r.Attributes(CacheFeature, attributes)
@@ -55,7 +62,10 @@ func cache(h host.Host, dir string) (level int, kind string, size uint64, err er
 	if err != nil || level < 1 || level > 9 {
 		return 0, "", 0, fmt.Errorf("/%s: %q is not a cache level", dir, text[0])
 	}
-	kind = map[string]string{"Data": "d", "Instruction": "i"}[text[1]]
+	kind, ok := map[string]string{"Data": "d", "Instruction": "i", "Unified": ""}[text[1]]
+	if !ok {
+		return 0, "", 0, discovery.NotA("kind of cache", dir+"/type", text[1])
+	}
 	size, err = ParseCacheSize(text[2])
 	if err != nil {
 		return 0, "", 0, fmt.Errorf("/%s: %w", dir, err)

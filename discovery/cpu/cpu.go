@@ -2,7 +2,9 @@
 package cpu
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,7 +86,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	model(&r, h, facts, info)
 	cstate(&r, h)
 	pstate(&r, h)
-	rdt(&r, h, info)
+	rdt(&r, h, facts, info)
 	security(&r, h, facts)
 	sst(&r, h, facts)
 	topology(&r, h)
@@ -109,6 +111,9 @@ func (*Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 // cpuid publishes capabilities: from the CPUID instruction on x86, and from the kernel's auxiliary vector on other architectures.
 func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 	flags := Flags(facts, info)
+	if len(flags) == 0 {
+		return // every processor has some
+	}
 	r.Flags(CPUIDFeature, flags)
 	for _, f := range flags {
 		if s.config.CPUID.wants(f) {
@@ -136,7 +141,7 @@ func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 			attributes[k] = v
 		}
 	}
-	if hv := hypervisor(h, facts); hv != "" {
+	if hv := hypervisor(r, h, facts); hv != "" {
 		attributes["hypervisor"] = hv
 	}
 	for k, v := range attributes {
@@ -152,7 +157,9 @@ func model(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
 			attributes[k] = v
 		}
 	}
-	r.Attributes(ModelFeature, attributes)
+	if len(attributes) > 0 {
+		r.Attributes(ModelFeature, attributes)
+	}
 }
 
 // architecture is the kernel's name, such as x86_64 or aarch64, which other tools print too.
@@ -174,7 +181,7 @@ func modelName(info Info) string {
 }
 
 // hypervisor returns the name of the hypervisor. IBM Z has no CPUID: /proc/sysinfo has the control program.
-func hypervisor(h host.Host, facts host.CPUFacts) string {
+func hypervisor(r *discovery.Result, h host.Host, facts host.CPUFacts) string {
 	if facts.Arch != "s390x" {
 		return strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
@@ -184,7 +191,11 @@ func hypervisor(h host.Host, facts host.CPUFacts) string {
 		}, facts.Hypervisor)
 	}
 	data, err := h.ReadFile("proc/sysinfo")
+	if err == nil && !bytes.Contains(data, []byte(":")) {
+		err = errors.New("/proc/sysinfo describes no machine")
+	}
 	if err != nil {
+		r.Problem(err)
 		return ""
 	}
 	for line := range strings.Lines(string(data)) {
@@ -199,7 +210,10 @@ func hypervisor(h host.Host, facts host.CPUFacts) string {
 // coprocessor detects the gzip accelerator of POWER, see Documentation/ABI/testing/sysfs-bus-vio.
 func coprocessor(r *discovery.Result, h host.Host) {
 	ok, err := h.Exists("sys/devices/vio/ibm,compression-v1/nx_gzip_caps")
-	r.Problem(err)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
 	attributes := map[string]string{}
 	if ok {
 		attributes["nx_gzip"] = "true"

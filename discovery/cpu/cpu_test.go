@@ -28,6 +28,12 @@ func discover(t *testing.T, config cpu.Config, archive string) discovery.Result 
 
 const intel = `-- host.json --
 {"cpu": {"arch": "amd64", "vendor": "Intel", "family": 6, "model": 85, "hypervisor": "none", "baseHz": 2300000000}}
+-- proc/cpuinfo --
+processor	: 0
+flags		: fpu
+
+-- sys/devices/system/cpu/ --
+online: 0
 `
 
 // TestAttributes compares a feature, and the labels of the source, for a few lines of a host.
@@ -87,7 +93,7 @@ func TestAttributes(t *testing.T) {
 			archive: "-- sys/devices/cpu_atom/ --\ncpus: 8-15\n-- sys/devices/cpu_core/ --\ncpus: 0-7\n-- sys/devices/system/cpu/ --\nonline: 0\ncpufreq/policy0/base_frequency: 2700000\ncpufreq/policy1/base_frequency: 1700000\n",
 			feature: cpu.SSTFeature,
 			want:    map[string]string{},
-			labels:  map[string]string{"cpu-cpu_atom": "true", "cpu-cpu_core": "true", "cpu-hardware_multithreading": "false"},
+			labels:  map[string]string{"cpu-cpu_atom": "true", "cpu-cpu_core": "true"},
 		},
 		"two threads a core, two sockets, old kernel": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 0-3\n" +
@@ -105,11 +111,25 @@ func TestAttributes(t *testing.T) {
 			want:    map[string]string{"cpu_count": "2", "core_count": "2", "hardware_multithreading": "false"},
 			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
+		"package ids of -1: the firmware does not number them": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\n" +
+				"cpu0/topology/thread_siblings_list: 0\ncpu0/topology/physical_package_id: -1\n" +
+				"cpu1/topology/thread_siblings_list: 1\ncpu1/topology/physical_package_id: -1\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "2", "core_count": "2", "hardware_multithreading": "false"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+		},
+		"a kernel that cannot switch threads off says that none are active": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\nsmt/active: 0\nsmt/control: notimplemented\n" +
+				"cpu0/topology/thread_siblings_list: 0-1\ncpu1/topology/thread_siblings_list: 0-1\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "2", "core_count": "1", "hardware_multithreading": "true"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "true"},
+		},
 		"virtual machine without a topology": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\n",
 			feature: cpu.TopologyFeature,
-			want:    map[string]string{"cpu_count": "2", "hardware_multithreading": "false"},
-			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+			want:    map[string]string{"cpu_count": "2"},
 		},
 		"caches of the first CPU, a cluster of cores for each of the last level": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 2-5\n" +
@@ -118,14 +138,12 @@ func TestAttributes(t *testing.T) {
 				"cpu2/cache/index1/shared_cpu_list: 2-3\ncpu4/cache/index1/shared_cpu_list: 4-5\n",
 			feature: cpu.CacheFeature,
 			want:    map[string]string{"l1d.bytes": "32768", "l2.bytes": "1048576", "l2.count": "2"},
-			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
 		"caches that do not say who shares them": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 0\n" +
 				"cpu0/cache/index0/level: 1\ncpu0/cache/index0/type: Data\ncpu0/cache/index0/size: 32K\n",
 			feature: cpu.CacheFeature,
 			want:    map[string]string{"l1d.bytes": "32768"},
-			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
 		"encrypted guests": {
 			archive: "-- sys/module/kvm_amd/parameters/ --\nsev: Y\nsev_es: 1\nsev_snp: N\n-- sys/fs/cgroup/misc.capacity --\nsev 410\nsev_es 99\n",

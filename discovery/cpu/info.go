@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -19,9 +20,13 @@ type Info map[string]string
 func readInfo(h host.Host) (Info, error) {
 	data, err := h.ReadPrefix("proc/cpuinfo", infoPrefix)
 	if err != nil {
-		return nil, host.Present(err)
+		return nil, err
 	}
-	return ParseInfo(data), nil
+	info := ParseInfo(data)
+	if len(info) == 0 {
+		return nil, errors.New("/proc/cpuinfo describes no processor")
+	}
+	return info, nil
 }
 
 // ParseInfo parses /proc/cpuinfo up to the empty line after the first processor. On some architectures facts about the machine
@@ -29,6 +34,9 @@ func readInfo(h host.Host) (Info, error) {
 func ParseInfo(data []byte) Info {
 	info := Info{}
 	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // cut off: a flag at its end may be another one
+		}
 		key, value, ok := bytes.Cut(line, []byte(":"))
 		if !ok {
 			if len(bytes.TrimSpace(line)) == 0 && info["processor"] != "" {

@@ -9,23 +9,32 @@ import (
 )
 
 // cstate reports whether the driver intel_idle can use sleep states, see Documentation/admin-guide/pm/intel_idle.rst. Its parameter
-// max_cstate is 0 if the driver is disabled; with another driver the feature is empty.
+// max_cstate is 0 if the driver is disabled; with another driver or none the feature is empty.
 func cstate(r *discovery.Result, h host.Host) {
-	r.Attributes(CStateFeature, nil)
+	const file = "sys/module/intel_idle/parameters/max_cstate"
 	driver, err := h.ReadAttribute(devicesDir + "/cpuidle/current_driver")
-	if err != nil || driver != "intel_idle" {
-		r.Problem(host.Present(err))
+	if err == nil && (driver == "" || strings.ContainsAny(driver, " <>")) {
+		err = discovery.NotA("driver", devicesDir+"/cpuidle/current_driver", driver)
+	}
+	if host.Present(err) != nil {
+		r.Problem(err)
 		return
 	}
-	text, err := h.ReadAttribute("sys/module/intel_idle/parameters/max_cstate")
+	if driver != "intel_idle" {
+		r.Attributes(CStateFeature, nil)
+		return
+	}
+	text, err := h.ReadAttribute(file)
 	if err != nil {
-		r.Problem(host.Present(err))
+		r.Problem(err)
 		return
 	}
-	enabled := "true"
-	if n, err := strconv.Atoi(text); err != nil || n <= 0 {
-		enabled = "false"
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		r.Problem(discovery.NotA("number", file, text))
+		return
 	}
+	enabled := strconv.FormatBool(n > 0)
 	r.Attributes(CStateFeature, map[string]string{"enabled": enabled})
 	r.Labels["cpu-cstate.enabled"] = enabled
 }
@@ -34,16 +43,25 @@ func cstate(r *discovery.Result, h host.Host) {
 // if the driver is active (it selects the frequencies itself) and all CPUs have the same governor.
 func pstate(r *discovery.Result, h host.Host) {
 	const dir = devicesDir + "/intel_pstate"
-	r.Attributes(PStateFeature, nil)
 	status, err := h.ReadAttribute(dir + "/status")
-	if err != nil || status == "off" {
-		r.Problem(host.Present(err))
+	switch {
+	case host.Present(err) != nil:
+		r.Problem(err)
+		return
+	case err != nil || status == "off":
+		r.Attributes(PStateFeature, nil)
+		return
+	case status != "active" && status != "passive":
+		r.Problem(discovery.NotA("mode of intel_pstate", dir+"/status", status))
 		return
 	}
 	attributes := map[string]string{"status": status}
-	if off, err := h.ReadAttribute(dir + "/no_turbo"); err == nil {
+	switch off, err := h.ReadAttribute(dir + "/no_turbo"); {
+	case err == nil && (off == "0" || off == "1"):
 		attributes["turbo"] = strconv.FormatBool(off == "0")
-	} else if !host.Unanswered(err) {
+	case err == nil:
+		r.Problem(discovery.NotA("switch, 0 or 1", dir+"/no_turbo", off))
+	case !host.Unanswered(err):
 		r.Problem(err)
 	}
 	if status == "active" {
@@ -68,7 +86,11 @@ func commonGovernor(h host.Host) (string, error) {
 	common := ""
 	err := eachPolicy(h, func(dir string) (bool, error) {
 		governor, err := h.ReadAttribute(dir + "/scaling_governor")
+		if err == nil && (governor == "" || strings.Trim(governor, "abcdefghijklmnopqrstuvwxyz_") != "") {
+			err = discovery.NotA("governor", dir+"/scaling_governor", governor)
+		}
 		if err != nil {
+			common = ""
 			return true, host.Present(err)
 		}
 		if common != "" && governor != common {
@@ -104,8 +126,11 @@ func eachPolicy(h host.Host, f func(dir string) (more bool, err error)) error {
 // processor's nominal one, and others below, see Documentation/admin-guide/pm/intel-speed-select.rst. Hybrid processors are
 // excluded, since their kinds of cores have different base frequencies too.
 func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
-	r.Attributes(SSTFeature, nil)
+	if facts.Arch == "" {
+		return // it is not known which processor this is
+	}
 	if facts.Vendor != "Intel" || facts.BaseHz == 0 || hybrid(h) {
+		r.Attributes(SSTFeature, nil)
 		return
 	}
 	nominal := facts.BaseHz / 1000
@@ -117,7 +142,7 @@ func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 		}
 		kHz, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return true, nil //nolint:nilerr // a driver without a base frequency; other policies may have one
+			return false, discovery.NotA("frequency", dir+"/base_frequency", text)
 		}
 		// Frequencies are multiples of 100 MHz; the nominal frequency computed from the crystal clock differs by less than half of
 		// that.
@@ -125,7 +150,11 @@ func sst(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 		below = below || kHz < nominal-50_000
 		return !above || !below, nil
 	})
-	r.Problem(err)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
+	r.Attributes(SSTFeature, nil)
 	if above && below {
 		r.Attributes(SSTFeature, map[string]string{"bf.enabled": "true"})
 		r.Labels["cpu-power.sst_bf.enabled"] = "true"

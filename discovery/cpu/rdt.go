@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 
 	"github.com/assay-project/assay/discovery"
@@ -22,7 +22,13 @@ var rdtFlags = []struct{ flag, name string }{
 
 // rdt publishes Intel RDT, and AMD's equivalent under the same names. The number of classes of service depends on the kernel and is
 // only known while resctrl is mounted.
-func rdt(r *discovery.Result, h host.Host, info Info) {
+func rdt(r *discovery.Result, h host.Host, facts host.CPUFacts, info Info) {
+	if x86 := facts.Arch == "amd64" || facts.Arch == "386"; facts.Arch == "" || x86 && info["flags"] == "" {
+		if info != nil && x86 {
+			r.Problem(errors.New("/proc/cpuinfo has no flags"))
+		}
+		return
+	}
 	attributes := map[string]string{}
 	flags := map[string]bool{}
 	for _, f := range info.words("flags") {
@@ -45,7 +51,7 @@ func rdt(r *discovery.Result, h host.Host, info Info) {
 			continue
 		}
 		if _, err := strconv.ParseUint(text, 10, 32); err != nil {
-			r.Problem(fmt.Errorf("/%s: %q is not a number", file, text))
+			r.Problem(discovery.NotA("number", file, text))
 			continue
 		}
 		attributes["RDTL3CA_NUM_CLOSID"] = text

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -15,7 +16,12 @@ var counts = map[string]bool{"sgx.epc": true, "tdx.total_keys": true, "sev.asids
 func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 	attributes := map[string]string{}
 	capacity := miscCapacity(r, h)
-	enabled := func(name string, on bool, count, resource string) {
+	unknown := facts.Arch == ""
+	enabled := func(name string, on bool, err error, count, resource string) {
+		if err != nil {
+			r.Problem(err)
+			unknown = true
+		}
 		if !on {
 			return
 		}
@@ -24,26 +30,35 @@ func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 			attributes[count] = n
 		}
 	}
+	parameter := func(name, module, parameter, count, resource string) {
+		on, err := boolean(h, "sys/module/"+module+"/parameters/"+parameter)
+		enabled(name, on, err, count, resource)
+	}
 	if facts.SGXEPC > 0 {
 		attributes["sgx.enabled"] = "true"
 		attributes["sgx.epc"] = strconv.FormatUint(facts.SGXEPC, 10)
 	}
-	enabled("tdx.enabled", parameter(r, h, "kvm_intel", "tdx"), "tdx.total_keys", "tdx")
-	enabled("tdx.protected", facts.Has("TDX_GUEST"), "", "")
-	enabled("sev.enabled", parameter(r, h, "kvm_amd", "sev"), "sev.asids", "sev")
-	enabled("sev.es.enabled", parameter(r, h, "kvm_amd", "sev_es"), "sev.encrypted_state_ids", "sev_es")
-	enabled("sev.snp.enabled", parameter(r, h, "kvm_amd", "sev_snp"), "", "")
+	parameter("tdx.enabled", "kvm_intel", "tdx", "tdx.total_keys", "tdx")
+	enabled("tdx.protected", facts.Has("TDX_GUEST"), nil, "", "")
+	parameter("sev.enabled", "kvm_amd", "sev", "sev.asids", "sev")
+	parameter("sev.es.enabled", "kvm_amd", "sev_es", "sev.encrypted_state_ids", "sev_es")
+	parameter("sev.snp.enabled", "kvm_amd", "sev_snp", "", "")
 	if facts.Arch == "s390x" {
-		enabled("se.enabled", secureExecution(r, h), "", "")
+		on, err := secureExecution(h)
+		enabled("se.enabled", on, err, "", "")
 	}
 
-	r.Attributes(SecurityFeature, attributes)
 	for k, v := range attributes {
 		if !counts[k] {
 			r.Labels["cpu-security."+k] = v
 		}
 	}
-	// Rules written for NFD before v0.14 use this feature.
+	if unknown {
+		// An element that is missing means "not enabled", which is not known of all of them.
+		return
+	}
+	r.Attributes(SecurityFeature, attributes)
+	// Rules written for NFD before v0.14 use these features.
 	if attributes["sgx.enabled"] != "" {
 		r.Attributes(SGXFeature, map[string]string{"enabled": "true"})
 	}
@@ -52,19 +67,26 @@ func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 	}
 }
 
-// parameter reports whether a boolean parameter of a kernel module is on; it is "Y" or "N" or a number, see Documentation/virt/kvm.
-func parameter(r *discovery.Result, h host.Host, module, name string) bool {
-	v, err := h.ReadAttribute("sys/module/" + module + "/parameters/" + name)
-	r.Problem(host.Present(err))
-	return v == "Y" || v == "1"
+// boolean reads a boolean parameter of the kernel, which is "Y" or "N" or a number, see Documentation/virt/kvm. Without the module
+// there is no file, and the parameter is off.
+func boolean(h host.Host, file string) (bool, error) {
+	v, err := h.ReadAttribute(file)
+	if err != nil {
+		return false, host.Present(err)
+	}
+	switch v {
+	case "Y", "1":
+		return true, nil
+	case "N", "0":
+		return false, nil
+	}
+	return false, discovery.NotA("switch, Y or N", file, v)
 }
 
 // secureExecution reports whether the machine can host protected guests, see Documentation/virt/kvm/s390/s390-pv.rst: the
 // ultravisor supports it, and it is enabled on the kernel command line.
-func secureExecution(r *discovery.Result, h host.Host) bool {
-	v, err := h.ReadAttribute("sys/firmware/uv/prot_virt_host")
-	r.Problem(host.Present(err))
-	return v == "1"
+func secureExecution(h host.Host) (bool, error) {
+	return boolean(h, "sys/firmware/uv/prot_virt_host")
 }
 
 // miscCapacity reads the misc cgroup controller, which counts keys of encrypted guests and enclave memory, see
@@ -75,20 +97,26 @@ func miscCapacity(r *discovery.Result, h host.Host) map[string]string {
 		r.Problem(host.Present(err))
 		return nil
 	}
-	return ParseCapacity(data)
+	capacity, err := ParseCapacity(data)
+	r.Problem(err)
+	return capacity
 }
 
-// ParseCapacity returns the numeric capacities in misc.capacity.
-func ParseCapacity(data []byte) map[string]string {
-	capacity := map[string]string{}
+func digits(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 64)
+	return err == nil
+}
+
+// ParseCapacity returns the capacities in misc.capacity, and an error for the last line that has none.
+func ParseCapacity(data []byte) (capacity map[string]string, err error) {
+	capacity = map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		f := strings.Fields(line)
-		if len(f) != 2 {
-			continue
-		}
-		if _, err := strconv.ParseUint(f[1], 10, 64); err == nil {
+		if len(f) == 2 && digits(f[1]) {
 			capacity[f[0]] = f[1]
+		} else {
+			err = fmt.Errorf("/sys/fs/cgroup/misc.capacity: %.40q is not a resource with a number", line)
 		}
 	}
-	return capacity
+	return capacity, err
 }

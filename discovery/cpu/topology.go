@@ -1,7 +1,10 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,12 +15,13 @@ import (
 // maxCPUs is the maximum number of CPUs for which a Linux kernel can be built (NR_CPUS).
 const maxCPUs = 8192
 
-// topology publishes threads, cores and sockets that are online, see Documentation/admin-guide/cputopology.rst.
+// topology publishes threads, cores and sockets that are online, see Documentation/admin-guide/cputopology.rst. A count is only
+// published if every CPU says where it belongs.
 func topology(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
-	online, err := cpuList(h, devicesDir+"/online")
+	online, err := onlineCPUs(h)
 	if err != nil {
-		r.Problem(host.Present(err))
+		r.Problem(err)
 		return
 	}
 	attributes["cpu_count"] = strconv.Itoa(len(online))
@@ -26,9 +30,11 @@ func topology(r *discovery.Result, h host.Host) {
 	if cores > 0 {
 		attributes["core_count"] = strconv.Itoa(cores)
 	}
-	if err == nil {
-		attributes["hardware_multithreading"] = strconv.FormatBool(multithreading(h, threads))
-		r.Labels["cpu-hardware_multithreading"] = attributes["hardware_multithreading"]
+	smt, err := multithreading(h, threads)
+	r.Problem(err)
+	if smt != "" {
+		attributes["hardware_multithreading"] = smt
+		r.Labels["cpu-hardware_multithreading"] = smt
 	}
 	n, err := sockets(h, online)
 	r.Problem(err)
@@ -47,34 +53,60 @@ func topology(r *discovery.Result, h host.Host) {
 	}
 }
 
-// multithreading reports whether any core runs more than one thread. Where the kernel can disable threads, it reports this itself;
-// otherwise the maximum number of threads per core decides.
-func multithreading(h host.Host, threads int) bool {
-	if active, err := h.ReadAttribute(devicesDir + "/smt/active"); err == nil {
-		return active == "1"
-	}
-	return threads > 1
+// onlineCPUs returns the numbers of the CPUs that are online, at least one.
+func onlineCPUs(h host.Host) ([]int, error) {
+	return cpuList(h, devicesDir+"/online")
 }
 
-// sockets counts the packages that have CPUs online. It reads the list of CPUs once per package, not once per CPU.
+// multithreading reports whether any core runs more than one thread: "true", "false", or "" if that is not known. Where the kernel
+// can disable threads, it reports this itself; elsewhere smt/active is 0 whatever the processor does, and the maximum number of
+// threads per core decides.
+func multithreading(h host.Host, threads int) (string, error) {
+	const file = devicesDir + "/smt/active"
+	active, err := h.ReadAttribute(file)
+	if host.Present(err) != nil {
+		return "", err
+	}
+	if err == nil {
+		control, err := h.ReadAttribute(devicesDir + "/smt/control")
+		if err != nil || (control != "notimplemented" && control != "notsupported") {
+			if active != "0" && active != "1" {
+				return "", discovery.NotA("switch, 0 or 1", file, active)
+			}
+			return strconv.FormatBool(active == "1"), host.Present(err)
+		}
+	}
+	if threads == 0 {
+		return "", nil
+	}
+	return strconv.FormatBool(threads > 1), nil
+}
+
+// sockets counts the packages that have CPUs online. It returns 0 if a CPU does not say to which it belongs: without firmware that
+// describes packages, the number of every CPU's package is -1. It reads the list of CPUs once per package, not once per CPU.
 func sockets(h host.Host, online []int) (int, error) {
 	seen := map[int]bool{}
-	ids := map[string]bool{}
+	ids := map[uint64]bool{}
 	for _, cpu := range online {
 		if seen[cpu] {
 			continue
 		}
-		id, err := h.ReadAttribute(topologyFile(cpu, "physical_package_id"))
+		file := topologyFile(cpu, "physical_package_id")
+		text, err := h.ReadAttribute(file)
+		if err != nil || text == "-1" {
+			return 0, host.Present(err)
+		}
+		id, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
-			if host.Present(err) == nil {
-				continue
-			}
-			return 0, err
+			return 0, discovery.NotA("number", file, text)
 		}
 		ids[id] = true
 		siblings, err := cpuList(h, topologyFile(cpu, "package_cpus_list"))
-		if err != nil { // before Linux 5.3
-			siblings, _ = cpuList(h, topologyFile(cpu, "core_siblings_list"))
+		if errors.Is(err, fs.ErrNotExist) { // before Linux 5.3
+			siblings, err = cpuList(h, topologyFile(cpu, "core_siblings_list"))
+		}
+		if host.Present(err) != nil {
+			return 0, err
 		}
 		for _, s := range siblings {
 			seen[s] = true
@@ -88,7 +120,7 @@ func topologyFile(cpu int, name string) string {
 }
 
 // groups counts the sets, such as cores, into which a file of each CPU divides the CPUs online, and returns the size of the largest
-// set. It reads one CPU of each set. A CPU without the file is in no set.
+// set. It reads one CPU of each set. It returns 0 if a CPU does not say to which it belongs.
 func groups(h host.Host, online []int, file string) (count, largest int, err error) {
 	seen := map[int]bool{}
 	for _, cpu := range online {
@@ -96,11 +128,11 @@ func groups(h host.Host, online []int, file string) (count, largest int, err err
 			continue
 		}
 		list, err := cpuList(h, cpuDir(cpu)+file)
-		if host.Present(err) != nil {
-			return 0, 0, err
+		if err == nil && !slices.Contains(list, cpu) {
+			err = fmt.Errorf("/%s%s does not name CPU %d itself", cpuDir(cpu), file, cpu)
 		}
-		if len(list) == 0 {
-			continue
+		if err != nil {
+			return 0, 0, host.Present(err)
 		}
 		count++
 		largest = max(largest, len(list))
@@ -113,12 +145,16 @@ func groups(h host.Host, online []int, file string) (count, largest int, err err
 
 func cpuDir(cpu int) string { return devicesDir + "/cpu" + strconv.Itoa(cpu) }
 
+// cpuList reads a list of at least one CPU.
 func cpuList(h host.Host, file string) ([]int, error) {
 	data, err := h.ReadPrefix(file, host.MaxFileSize)
 	if err != nil {
 		return nil, err
 	}
 	list, err := ParseCPUList(strings.TrimSpace(string(data)))
+	if err == nil && len(list) == 0 {
+		err = errors.New("names no CPU")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("/%s: %w", file, err)
 	}

@@ -4,6 +4,7 @@ package gpu
 import (
 	"context"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,19 +58,23 @@ func readCard(r *discovery.Result, h host.Host, name string) map[string]string {
 	}
 	raw := map[string]string{}
 	// mem_info_vram_total is specific to amdgpu, see Documentation/gpu/amdgpu/driver-misc.rst.
-	for _, err := range discovery.ReadOptional(h, device, raw, "vendor", "device", "numa_node", "mem_info_vram_total") {
+	for _, err := range slices.Concat(
+		discovery.ReadOptional(h, device, raw, "vendor", "device"),
+		discovery.ReadNumbers(h, device, raw, "mem_info_vram_total"),
+		discovery.NUMANode(h, device, card),
+	) {
 		r.Problem(err)
 	}
 	for _, id := range []string{"vendor", "device"} {
-		if v, ok := strings.CutPrefix(raw[id], "0x"); ok {
-			card[id] = strings.ToLower(v)
+		v, ok := discovery.Hex(raw[id], 4)
+		if ok {
+			card[id] = v
+		} else if _, read := raw[id]; read {
+			r.Problem(discovery.NotA("PCI "+id, device+"/"+id, raw[id]))
 		}
 	}
-	if n := raw["numa_node"]; n != "" && n != "-1" {
-		card["numa_node"] = n
-	}
-	if bytes, err := strconv.ParseUint(raw["mem_info_vram_total"], 10, 64); err == nil {
-		card["vram_bytes"] = strconv.FormatUint(bytes, 10)
+	if bytes, ok := raw["mem_info_vram_total"]; ok {
+		card["vram_bytes"] = bytes
 	}
 	// A card that can compute without a display also has a render node.
 	nodes, err := discovery.ListDevices(h, device+"/drm")

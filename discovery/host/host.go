@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -63,11 +64,50 @@ type Uname struct {
 	Machine  string `json:"machine,omitempty"`
 }
 
+// ErrNotMounted means that a file is missing because the kernel's whole file system is: nothing is known about the file. It does not
+// match fs.ErrNotExist, which a source can take for "this machine has none".
+var ErrNotMounted = errors.New("not mounted")
+
+// kernelFiles are the kernel's file systems, and a name that each of them has on every machine.
+var kernelFiles = []struct{ dir, always string }{{"proc", "proc/version"}, {"sys", "sys/devices"}}
+
 // Host is a machine to discover. Its reads have size limits and fail once its context is done. The zero value has no files.
 type Host struct {
-	FS     FS
-	System System
-	ctx    context.Context
+	FS      FS
+	System  System
+	ctx     context.Context
+	missing []string // the kernel's file systems that Checked did not find, such as "sys"
+}
+
+// Checked returns the same host after a check that /proc and /sys are there: in a container without the mounts, in an unpacked
+// image, and in an archive of a few files they are not. Reads of missing files there fail with ErrNotMounted.
+func (h Host) Checked() Host {
+	var missing []string
+	for _, k := range kernelFiles {
+		if h.FS == nil {
+			break // it has no files that could be missing
+		}
+		if _, err := h.Stat(k.always); errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotMounted) {
+			missing = append(missing, k.dir)
+		}
+	}
+	h.missing = missing
+	return h
+}
+
+// NotMounted returns an error that matches ErrNotMounted for each of the kernel's file systems that Checked did not find.
+func (h Host) NotMounted() []error {
+	var errs []error
+	for _, k := range kernelFiles {
+		if slices.Contains(h.missing, k.dir) {
+			path := "/" + k.always
+			if r, ok := h.FS.(*realFS); ok {
+				path = r.local(k.always) // in a container, it names the mount
+			}
+			errs = append(errs, fmt.Errorf("/%s of the host is %w: there is no %s", k.dir, ErrNotMounted, path))
+		}
+	}
+	return errs
 }
 
 // WithContext returns the same host with reads that fail once ctx is done, so that a source that reads thousands of files stops at
@@ -96,7 +136,7 @@ func (h Host) ReadPrefix(name string, n int) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	data, err := readAtMost(f, n)
 	if err != nil {
-		return nil, pathError("read", name, err)
+		return nil, h.pathError("read", name, err)
 	}
 	return data, nil
 }
@@ -117,7 +157,7 @@ func (h Host) Open(name string) (fs.File, error) {
 	}
 	f, err := h.FS.Open(name)
 	if err != nil {
-		return nil, pathError("open", name, err)
+		return nil, h.pathError("open", name, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -125,7 +165,7 @@ func (h Host) Open(name string) (fs.File, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, pathError("open", name, err)
+		return nil, h.pathError("open", name, err)
 	}
 	return f, nil
 }
@@ -137,10 +177,10 @@ func (h Host) ReadDir(name string) ([]string, error) {
 	}
 	names, err := h.FS.ReadDirNames(name, MaxEntries)
 	if err != nil {
-		return nil, pathError("readdir", name, err)
+		return nil, h.pathError("readdir", name, err)
 	}
 	if len(names) > MaxEntries {
-		return nil, pathError("readdir", name, fmt.Errorf("%w of %d entries", ErrTooLarge, MaxEntries))
+		return nil, h.pathError("readdir", name, fmt.Errorf("%w of %d entries", ErrTooLarge, MaxEntries))
 	}
 	slices.Sort(names)
 	return names, nil
@@ -153,7 +193,7 @@ func (h Host) ReadLink(name string) (string, error) {
 	}
 	target, err := h.FS.ReadLink(name)
 	if err != nil {
-		return "", pathError("readlink", name, err)
+		return "", h.pathError("readlink", name, err)
 	}
 	return target, nil
 }
@@ -178,7 +218,7 @@ func (h Host) Stat(name string) (fs.FileInfo, error) {
 	}
 	info, err := h.FS.Stat(name)
 	if err != nil {
-		return nil, pathError("stat", name, err)
+		return nil, h.pathError("stat", name, err)
 	}
 	return info, nil
 }
@@ -198,13 +238,13 @@ func (h Host) Exists(name string) (bool, error) {
 // check returns an error before a read starts: if the host has no files, for an invalid name, and after the deadline.
 func (h Host) check(op, name string) error {
 	if h.ctx != nil && h.ctx.Err() != nil {
-		return pathError(op, name, context.Cause(h.ctx))
+		return h.pathError(op, name, context.Cause(h.ctx))
 	}
 	if !fs.ValidPath(name) {
-		return pathError(op, name, fs.ErrInvalid)
+		return h.pathError(op, name, fs.ErrInvalid)
 	}
 	if h.FS == nil {
-		return pathError(op, name, fs.ErrNotExist)
+		return h.pathError(op, name, fs.ErrNotExist)
 	}
 	return nil
 }
@@ -230,10 +270,15 @@ func Unanswered(err error) bool {
 
 // pathError adds the absolute path on the host to an error. It removes a path that the error already contains, which could be that
 // of a mount in the container.
-func pathError(op, name string, err error) error {
+func (h Host) pathError(op, name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		err = pe.Err
+	}
+	if len(h.missing) > 0 && errors.Is(err, fs.ErrNotExist) {
+		if dir, _, _ := strings.Cut(name, "/"); slices.Contains(h.missing, dir) {
+			err = ErrNotMounted
+		}
 	}
 	return &fs.PathError{Op: op, Path: "/" + name, Err: err}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -17,11 +18,16 @@ import (
 const maxConfigSize = 4 << 20
 
 // configFiles are the paths where distributions store the configuration of a kernel, most reliable first: the kernel's own copy,
-// then the installed one, then that of the sources, from which the kernel may not have been built.
+// then the installed one, then that of the sources, from which the kernel may not have been built. They are NFD's, in its order, and
+// those of systems without a separate /usr.
 func configFiles(release string) []string {
+	if release == "" {
+		return []string{"proc/config.gz", "usr/src/linux/.config"}
+	}
 	return []string{
 		"proc/config.gz",
 		"usr/src/linux-" + release + "/.config",
+		"usr/src/linux-rt-" + release + "/.config",
 		"usr/src/linux/.config",
 		"usr/lib/modules/" + release + "/config",
 		"usr/lib/ostree-boot/config-" + release,
@@ -30,6 +36,7 @@ func configFiles(release string) []string {
 		"lib/modules/" + release + "/config",
 		"lib/modules/" + release + "/build/.config",
 		"lib/kernel/config-" + release,
+		"usr/src/linux-rt-headers-" + release + "/.config",
 		"boot/config-" + release,
 	}
 }
@@ -49,21 +56,26 @@ type origin struct {
 	modified      time.Time
 }
 
-// read returns the options of the running kernel, from the given file (an absolute path) or the first existing default file. The
-// map must not be modified. If there is no file, it returns no options and no error; a file that cannot be read is an error if no
-// other file can be read.
+// read returns the options of the running kernel, from the given file (an absolute path) or the first default file that can be read.
+// The map must not be modified. Without options there is an error: an option that could not be read is not an option that is not set.
 func (c *kconfigCache) read(h host.Host, release, file string) (map[string]string, error) {
 	if file != "" {
 		return c.load(h, release, strings.TrimPrefix(file, "/"))
 	}
 	var errs []error
-	for _, name := range configFiles(release) {
+	names := configFiles(release)
+	for _, name := range names {
 		options, err := c.load(h, release, name)
 		if err == nil {
 			return options, nil
 		}
 		// Some distributions restrict one copy to root and have another one that all users can read.
-		errs = append(errs, host.Present(err))
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, host.ErrNotMounted) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil, fmt.Errorf("not found in /%s; set sources.kernel.kconfigFile if it is elsewhere", strings.Join(names, ", /"))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -88,7 +100,14 @@ func (c *kconfigCache) load(h host.Host, release, name string) (map[string]strin
 	if err != nil {
 		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
-	c.from, c.options = from, ParseConfig(data)
+	options := ParseConfig(data)
+	if len(options) == 0 {
+		return nil, fmt.Errorf("/%s sets no option, such as CONFIG_SMP=y", name)
+	}
+	if data[len(data)-1] != '\n' {
+		return nil, fmt.Errorf("/%s ends in the middle of a line: it is not the whole configuration", name)
+	}
+	c.from, c.options = from, options
 	return c.options, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -58,12 +59,16 @@ func (s *Source) Name() string { return Name }
 func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
 	uts, err := h.System.Uname()
-	if err != nil {
-		return r, fmt.Errorf("kernel version: %w", err)
+	if err == nil && uts.Release == "" {
+		err = errors.New("the release is empty")
 	}
-	s.version(&r, uts.Release)
-	s.configuration(&r, h, uts.Release)
-	modules(&r, h, uts.Release)
+	if err != nil {
+		r.Problem(fmt.Errorf("kernel version: %w", err))
+	} else {
+		s.version(&r, uts.Release)
+	}
+	options := s.configuration(&r, h, uts.Release)
+	modules(&r, h, uts.Release, options)
 	selinux(&r, h)
 	kvm(&r, h)
 	cgroup(&r, h)
@@ -87,11 +92,12 @@ func (s *Source) version(r *discovery.Result, release string) {
 	}
 }
 
-func (s *Source) configuration(r *discovery.Result, h host.Host, release string) {
+// configuration publishes the options of the kernel, and returns them: nil if they are unknown.
+func (s *Source) configuration(r *discovery.Result, h host.Host, release string) map[string]string {
 	options, err := s.kconfig.read(h, release, s.config.KconfigFile)
 	if err != nil {
 		r.Problem(fmt.Errorf("kernel configuration: %w", err))
-		return
+		return nil
 	}
 	r.Attributes(ConfigFeature, options)
 	for _, opt := range s.config.ConfigOpts {
@@ -105,36 +111,78 @@ func (s *Source) configuration(r *discovery.Result, h host.Host, release string)
 		}
 		r.Labels["kernel-config."+opt] = value
 	}
+	return options
 }
 
-// modules reads loaded modules, and those built into the kernel image. A kernel without module support has no /proc/modules, and
-// therefore no loaded modules.
-func modules(r *discovery.Result, h host.Host, release string) {
-	data, err := h.ReadFile("proc/modules")
-	if host.Present(err) != nil {
+// modules reads loaded modules, and those built into the kernel image.
+func modules(r *discovery.Result, h host.Host, release string, options map[string]string) {
+	loaded, err := loadedModules(h, options)
+	if err != nil {
 		r.Problem(err)
 		return
 	}
-	loaded := ParseModules(data)
 	r.Flags(LoadedModuleFeature, loaded)
 
-	data, err = h.ReadFile("lib/modules/" + release + "/modules.builtin")
-	if errors.Is(err, fs.ErrNotExist) {
-		data, err = h.ReadFile("usr/lib/modules/" + release + "/modules.builtin")
-	}
+	builtin, err := builtinModules(h, release)
 	if err != nil {
 		// Without the list of built-in modules, "enabled" would be wrong for each of them, so the feature is omitted.
-		r.Problem(host.Present(err))
+		r.Problem(err)
 		return
 	}
-	r.Flags(EnabledModuleFeature, append(loaded, ParseBuiltin(data)...))
+	r.Flags(EnabledModuleFeature, append(loaded, builtin...))
+}
+
+// loadedModules returns the modules in /proc/modules. Only a kernel without support for modules lacks the file, and its configuration
+// says so; a sandbox can hide it too.
+func loadedModules(h host.Host, options map[string]string) ([]string, error) {
+	const file = "proc/modules"
+	data, err := h.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && options != nil && options["MODULES"] == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := ParseModules(data)
+	if err != nil {
+		return nil, fmt.Errorf("/%s: %w", file, err)
+	}
+	return loaded, nil
+}
+
+// builtinModules returns the modules in the list that is installed with the kernel.
+func builtinModules(h host.Host, release string) ([]string, error) {
+	if release == "" {
+		return nil, nil // reported as the missing version
+	}
+	files := []string{"lib/modules/" + release + "/modules.builtin", "usr/lib/modules/" + release + "/modules.builtin"}
+	for _, file := range files {
+		data, err := h.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		builtin := ParseBuiltin(data)
+		if len(builtin) == 0 || data[len(data)-1] != '\n' {
+			return nil, fmt.Errorf("/%s is not the list of the modules that are built into a kernel, or not all of it", file)
+		}
+		return builtin, nil
+	}
+	return nil, fmt.Errorf("modules that are built into the kernel: found neither /%s", strings.Join(files, " nor /"))
 }
 
 // selinux reports whether SELinux is enforcing. A kernel without SELinux has no selinuxfs.
 func selinux(r *discovery.Result, h host.Host) {
-	value, err := h.ReadAttribute("sys/fs/selinux/enforce")
+	const file = "sys/fs/selinux/enforce"
+	value, err := h.ReadAttribute(file)
 	if host.Present(err) != nil {
 		r.Problem(err)
+		return
+	}
+	if err == nil && value != "0" && value != "1" {
+		r.Problem(fmt.Errorf("/%s: %q is neither 0 nor 1", file, value))
 		return
 	}
 	enabled := value == "1"

@@ -2,7 +2,9 @@ package kernel
 
 import (
 	"bytes"
+	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/assay-project/assay/discovery/host"
@@ -47,16 +49,23 @@ func ParseVersion(release string) map[string]string {
 	return v
 }
 
-// ParseModules returns the module names in /proc/modules, the first word of each line, see proc_modules(5).
-func ParseModules(data []byte) []string {
+// ParseModules returns the module names in /proc/modules, the first word of each line, see proc_modules(5). The second is the size.
+func ParseModules(data []byte) ([]string, error) {
 	var names []string
 	for line := range bytes.Lines(data) {
-		name, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-		if validName(name) && len(names) < maxModules {
-			names = append(names, string(name))
+		f := bytes.Fields(line)
+		if len(f) == 0 {
+			continue
 		}
+		if len(f) < 2 || !validName(f[0]) || !bytes.HasSuffix(line, []byte("\n")) {
+			return nil, fmt.Errorf("%.40q is not a module with its size", line)
+		}
+		if _, err := strconv.ParseUint(string(f[1]), 10, 64); err != nil || len(names) >= maxModules {
+			return nil, fmt.Errorf("%.40q is not a module with its size", line)
+		}
+		names = append(names, string(f[0]))
 	}
-	return names
+	return names, nil
 }
 
 // ParseBuiltin returns the module names in modules.builtin, whose lines are the paths that the modules would have, see

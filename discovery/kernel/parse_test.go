@@ -57,9 +57,14 @@ CONFIG_CRLF=y` + "\r\n" + `CONFIG_LAST=y`))
 }
 
 func TestParseModules(t *testing.T) {
-	got := kernel.ParseModules([]byte("nvme 49152 2 - Live 0xffffffffc0200000\nnvme_core 1 1 nvme, Live 0x0\n\n\xff\xfe 1\nlast"))
-	if diff := cmp.Diff([]string{"nvme", "nvme_core", "last"}, got); diff != "" {
-		t.Errorf("modules (-want +got):\n%s", diff)
+	got, err := kernel.ParseModules([]byte("nvme 49152 2 - Live 0xffffffffc0200000\nnvme_core 1 1 nvme, Live 0x0\n\n"))
+	if diff := cmp.Diff([]string{"nvme", "nvme_core"}, got); diff != "" || err != nil {
+		t.Errorf("error %v, modules (-want +got):\n%s", err, diff)
+	}
+	for _, part := range []string{"\xff\xfe 1\n", "nvme 1 0 - Live 0x0\nlast", "nvme many\n", "<html>\n"} {
+		if got, err := kernel.ParseModules([]byte(part)); err == nil {
+			t.Errorf("ParseModules(%q) = %q, want an error: modules may be missing", part, got)
+		}
 	}
 	got = kernel.ParseBuiltin([]byte("kernel/drivers/char/hw_random/tpm-rng.ko\nkernel/fs/ext4/ext4.ko\nREADME\n/\n"))
 	if diff := cmp.Diff([]string{"tpm_rng", "ext4"}, got); diff != "" {
@@ -68,9 +73,7 @@ func TestParseModules(t *testing.T) {
 }
 
 func TestConfigurationIsSearchedUnlessNamed(t *testing.T) {
-	const archive = `
--- host.json --
-{"uname": {"release": "6.1.0"}}
+	const archive = minimal + `
 -- boot/config-6.1.0 --
 CONFIG_FROM="boot"
 -- usr/src/linux/.config --
@@ -105,7 +108,7 @@ CONFIG_FROM="mine"
 }
 
 func TestNamedConfigurationThatIsMissingIsAProblem(t *testing.T) {
-	h, err := host.FromArchive([]byte("-- host.json --\n{\"uname\": {\"release\": \"6.1.0\"}}\n"))
+	h, err := host.FromArchive([]byte(minimal + "-- proc/modules --\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +127,8 @@ func FuzzParsers(f *testing.F) {
 				t.Errorf("option %q = %q", k, v)
 			}
 		}
-		for _, m := range append(kernel.ParseModules(data), kernel.ParseBuiltin(data)...) {
+		loaded, _ := kernel.ParseModules(data)
+		for _, m := range append(loaded, kernel.ParseBuiltin(data)...) {
 			if m == "" || strings.ContainsAny(m, " \n/=") {
 				t.Errorf("module %q", m)
 			}

@@ -21,8 +21,8 @@ func cgroup(r *discovery.Result, h host.Host) {
 	if !unified {
 		// Version 1 has a directory for each controller; without any, control groups are not mounted.
 		entries, err := discovery.ListDevices(h, dir)
-		r.Problem(err)
-		if len(entries) == 0 {
+		if err != nil || len(entries) == 0 {
+			r.Problem(err)
 			return
 		}
 		version = "1"
@@ -39,7 +39,10 @@ func iommu(r *discovery.Result, h host.Host) {
 		return
 	}
 	groups, err := discovery.ListDevices(h, "sys/kernel/iommu_groups")
-	r.Problem(err)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
 	r.Attributes(IOMMUFeature, map[string]string{
 		"enabled":     strconv.FormatBool(len(units) > 0 || len(groups) > 0),
 		"group_count": strconv.Itoa(len(groups)),
@@ -70,8 +73,8 @@ func secureBoot(r *discovery.Result, h host.Host) {
 			r.Problem(err)
 			return
 		}
-		if err == nil && len(data) != 5 {
-			r.Problem(fmt.Errorf("/%s has %d bytes, expected 5", secureBootVariable, len(data)))
+		if err == nil && (len(data) != 5 || data[4] > 1) {
+			r.Problem(fmt.Errorf("/%s: % x are not 4 bytes of attributes and 0 or 1", secureBootVariable, data))
 			return
 		}
 		enabled = err == nil && data[4] == 1

@@ -3,6 +3,9 @@ package kernel_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +13,15 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/kernel"
 )
+
+// minimal is a kernel about which nothing is unknown.
+const minimal = `-- host.json --
+{"uname": {"release": "6.1.0"}}
+-- boot/config-6.1.0 --
+CONFIG_SMP=y
+-- lib/modules/6.1.0/modules.builtin --
+kernel/fs/ext4/ext4.ko
+`
 
 func TestPlatform(t *testing.T) {
 	const efivars = "sys/firmware/efi/efivars/"
@@ -35,7 +47,7 @@ func TestPlatform(t *testing.T) {
 		"variable cut off":      {archive: secureBoot(6, 0), feature: kernel.SecureBootFeature, problem: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, err := host.FromArchive([]byte("-- host.json --\n{\"uname\": {\"release\": \"6.1\"}}\n" + tt.archive))
+			h, err := host.FromArchive([]byte(minimal + tt.archive))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,6 +60,43 @@ func TestPlatform(t *testing.T) {
 			}
 			if got := len(r.Problems) > 0; got != tt.problem {
 				t.Errorf("problems = %v, want some: %t", r.Problems, tt.problem)
+			}
+		})
+	}
+}
+
+// TestUnknownConfigurationIsAbsent: no option is known to be unset, and no module known not to be loaded.
+func TestUnknownConfigurationIsAbsent(t *testing.T) {
+	const uname = "-- host.json --\n{\"uname\": {\"release\": \"6.1.0\"}}\n"
+	for name, tt := range map[string]struct {
+		archive      string
+		config, mods bool // published
+		problem      string
+	}{
+		"nowhere":                      {uname, false, false, "not found in /proc/config.gz, /usr/src/linux-6.1.0/.config, /usr/src/linux-rt-6.1.0/.config, "},
+		"real-time sources":            {uname + "-- usr/src/linux-rt-6.1.0/.config --\nCONFIG_PREEMPT_RT=y\n", true, true, ""},
+		"real-time headers":            {uname + "-- usr/src/linux-rt-headers-6.1.0/.config --\nCONFIG_PREEMPT_RT=y\n", true, true, ""},
+		"kernel without modules":       {minimal, true, true, ""},
+		"kernel whose list is hidden":  {minimal + "-- boot/config-6.1.0 --\nCONFIG_MODULES=y\n", true, false, "/proc/modules: file does not exist"},
+		"not a configuration":          {minimal + "-- boot/config-6.1.0 --\n<html>\n", false, false, "/boot/config-6.1.0 sets no option"},
+		"another one that can be read": {minimal + "-- usr/src/linux/.config (error EACCES) --\n", true, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := host.FromArchive([]byte(tt.archive))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := kernel.New(kernel.DefaultConfig()).Discover(t.Context(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, config := r.Features.Attributes[kernel.ConfigFeature]
+			_, mods := r.Features.Flags[kernel.LoadedModuleFeature]
+			if config != tt.config || mods != tt.mods {
+				t.Errorf("configuration %t, modules %t, want %t, %t", config, mods, tt.config, tt.mods)
+			}
+			if text := errors.Join(r.Problems...); tt.problem != "" && !strings.Contains(fmt.Sprint(text), tt.problem) {
+				t.Errorf("problems %v, want %q", text, tt.problem)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -64,6 +65,10 @@ func numa(r *discovery.Result, h host.Host) {
 		r.Problem(host.Present(err))
 		return
 	}
+	if len(nodes) == 0 {
+		r.Problem(errors.New("/sys/bus/node/devices has no node: the memory must be in one"))
+		return
+	}
 	isNUMA := len(nodes) > 1
 	r.Attributes(NUMAFeature, map[string]string{
 		"is_numa":    strconv.FormatBool(isNUMA),
@@ -101,9 +106,14 @@ func nonVolatile(r *discovery.Result, h host.Host) {
 // swap reports whether the host has swap space: /proc/swaps has a header line and one line per swap area, see proc(5). A kernel
 // without swap has no such file.
 func swap(r *discovery.Result, h host.Host) {
-	data, err := h.ReadFile("proc/swaps")
+	const file = "proc/swaps"
+	data, err := h.ReadFile(file)
 	if host.Present(err) != nil {
 		r.Problem(err)
+		return
+	}
+	if err == nil && (!bytes.HasPrefix(data, []byte("Filename")) || !bytes.HasSuffix(data, []byte("\n"))) {
+		r.Problem(discovery.NotA("list of swap areas with the header Filename …", file, string(data)))
 		return
 	}
 	enabled := bytes.Count(bytes.TrimSpace(data), []byte("\n")) > 0
@@ -122,37 +132,51 @@ func hugePages(r *discovery.Result, h host.Host) {
 		r.Problem(host.Present(err))
 		return
 	}
-	attributes["enabled"] = strconv.FormatBool(enabled)
+	if enabled != "" {
+		attributes["enabled"] = enabled
+	}
 	r.Attributes(HugePagesFeature, attributes)
 }
 
-// readHugePages adds the number of pages of each size in a directory, and reports whether there are any.
-func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[string]string) (bool, error) {
+// readHugePages adds the number of pages of each size in a directory, and reports whether there are any: "true", "false", or "" if the
+// known sizes have none and that of another is unknown.
+func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[string]string) (enabled string, err error) {
 	sizes, err := h.ReadDir(dir)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	enabled := false
+	enabled = "false"
 	for _, size := range sizes {
-		name, err := PageSizeName(size)
+		name, count, err := hugePagesOf(h, dir, size)
 		if err != nil {
-			r.Problem(fmt.Errorf("/%s: %w", dir, err))
+			r.Problem(err)
+			if enabled == "false" {
+				enabled = ""
+			}
 			continue
 		}
-		text, err := h.ReadAttribute(dir + "/" + size + "/nr_hugepages")
-		if err != nil {
-			r.Problem(host.Present(err))
-			continue
+		attributes[name] = strconv.FormatUint(count, 10)
+		if count > 0 {
+			enabled = "true"
 		}
-		count, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			r.Problem(fmt.Errorf("/%s/%s/nr_hugepages: %q is not a number", dir, size, text))
-			continue
-		}
-		attributes[name] = text
-		enabled = enabled || count > 0
 	}
 	return enabled, nil
+}
+
+// hugePagesOf returns the name of the Kubernetes resource for the pages of one size, and their number.
+func hugePagesOf(h host.Host, dir, size string) (name string, count uint64, err error) {
+	if name, err = PageSizeName(size); err != nil {
+		return "", 0, fmt.Errorf("/%s: %w", dir, err)
+	}
+	file := dir + "/" + size + "/nr_hugepages"
+	text, err := h.ReadAttribute(file)
+	if err != nil {
+		return "", 0, err
+	}
+	if count, err = strconv.ParseUint(text, 10, 64); err != nil {
+		return "", 0, discovery.NotA("number", file, text)
+	}
+	return name, count, nil
 }
 
 // transparentHugePages reads the setting for transparent huge pages, see Documentation/admin-guide/mm/transhuge.rst. A kernel
@@ -160,13 +184,15 @@ func readHugePages(r *discovery.Result, h host.Host, dir string, attributes map[
 func transparentHugePages(r *discovery.Result, h host.Host) {
 	attributes := map[string]string{}
 	for name, file := range map[string]string{"mode": "enabled", "defrag": "defrag"} {
-		text, err := h.ReadAttribute("sys/kernel/mm/transparent_hugepage/" + file)
+		file = "sys/kernel/mm/transparent_hugepage/" + file
+		text, err := h.ReadAttribute(file)
 		if err != nil {
 			r.Problem(host.Present(err))
 			continue
 		}
-		if chosen := Chosen(text); chosen != "" {
-			attributes[name] = chosen
+		if attributes[name] = Chosen(text); attributes[name] == "" {
+			delete(attributes, name)
+			r.Problem(discovery.NotA("setting with the chosen word in brackets", file, text))
 		}
 	}
 	if mode, ok := attributes["mode"]; ok {

@@ -36,6 +36,9 @@ func TestLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := discover(t, tt.archive)
+			if len(r.Problems) > 0 {
+				t.Errorf("problems %v, want none", r.Problems)
+			}
 			if diff := cmp.Diff(tt.want, r.Labels); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
@@ -99,17 +102,21 @@ Node 1 MemTotal:        2097152 kB
 func TestTransparentHugePages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files string
-		want  map[string]string
+		want  map[string]string // nil: the feature is absent
+		bad   bool
 	}{
-		"always":          {"enabled: [always] madvise never\ndefrag: always defer [defer+madvise] madvise never\n", map[string]string{"mode": "always", "defrag": "defer+madvise", "enabled": "true"}},
-		"never":           {"enabled: always madvise [never]\n", map[string]string{"mode": "never", "enabled": "false"}},
-		"nothing chosen":  {"enabled: always madvise never\n", nil},
-		"kernel has none": {"", nil},
+		"always":          {"enabled: [always] madvise never\ndefrag: always defer [defer+madvise] madvise never\n", map[string]string{"mode": "always", "defrag": "defer+madvise", "enabled": "true"}, false},
+		"never":           {"enabled: always madvise [never]\n", map[string]string{"mode": "never", "enabled": "false"}, false},
+		"nothing chosen":  {"enabled: always madvise never\n", nil, true},
+		"kernel has none": {"", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := discover(t, "-- sys/kernel/mm/transparent_hugepage/ --\n"+tt.files)
 			if diff := cmp.Diff(tt.want, r.Features.Attributes[memory.TransparentHugePagesFeature].Elements); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := len(r.Problems) > 0; got != tt.bad {
+				t.Errorf("problems %v, want some: %t", r.Problems, tt.bad)
 			}
 		})
 	}
@@ -117,13 +124,13 @@ func TestTransparentHugePages(t *testing.T) {
 
 func discover(t *testing.T, archive string) discovery.Result {
 	t.Helper()
-	h, err := host.FromArchive([]byte(archive))
+	h, err := host.FromArchive([]byte("-- proc/meminfo --\nMemTotal: 1024 kB\n" + archive))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := memory.New().Discover(context.Background(), h)
-	if err != nil || len(r.Problems) > 0 {
-		t.Errorf("error %v, problems %v, want none", err, r.Problems)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 func total(r *discovery.Result, h host.Host) {
 	data, err := h.ReadFile("proc/meminfo")
 	if err != nil {
-		r.Problem(host.Present(err))
+		r.Problem(err)
 		return
 	}
 	size, ok := ParseMemInfo(data)["MemTotal"]
@@ -60,18 +61,25 @@ func numaNodes(r *discovery.Result, h host.Host, names []string) {
 		}
 		dir := h.Resolve("sys/bus/node/devices/" + name)
 		node := map[string]string{}
-		if data, err := h.ReadFile(dir + "/meminfo"); err == nil {
-			node = sized(ParseMemInfo(data)["MemTotal"])
-		} else {
+		data, err := h.ReadFile(dir + "/meminfo")
+		if err != nil {
 			r.Problem(host.Present(err))
+		} else if size, ok := ParseMemInfo(data)["MemTotal"]; ok {
+			node = sized(size)
+		} else {
+			r.Problem(fmt.Errorf("/%s/meminfo has no MemTotal", dir))
 		}
 		node["id"] = id
-		if cpus, err := h.ReadAttribute(dir + "/cpulist"); err == nil {
-			node["cpus"] = cpus
-		} else {
+		cpus, err := h.ReadAttribute(dir + "/cpulist")
+		switch {
+		case err != nil:
 			r.Problem(host.Present(err))
+		case strings.Trim(cpus, "0123456789,-") != "":
+			r.Problem(discovery.NotA("list of CPUs", dir+"/cpulist", cpus))
+		default:
+			node["cpus"] = cpus
 		}
-		_, err := readHugePages(r, h, dir+"/hugepages", node)
+		_, err = readHugePages(r, h, dir+"/hugepages", node)
 		r.Problem(host.Present(err))
 		nodes = append(nodes, node)
 	}

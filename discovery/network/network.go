@@ -3,6 +3,8 @@ package network
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/assay-project/assay/discovery"
@@ -50,15 +52,28 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 		dir := h.Resolve(classDir + "/" + name)
 		s.dirs[name] = dir
 		physical, err := h.Exists(dir + "/device")
-		r.Problem(err)
+		if errors.Is(err, host.ErrNotMounted) {
+			return discovery.NewResult(), err
+		}
+		if err != nil {
+			r.Problem(err)
+			continue // it could be in the wrong list
+		}
 
 		iface := map[string]string{"name": host.Clean([]byte(name))}
-		readInto(&r, h, dir, iface, "operstate", "speed", "mtu")
+		for _, err := range slices.Concat(
+			discovery.ReadOptional(h, dir, iface, "operstate"),
+			discovery.ReadNumbers(h, dir, iface, "speed", "mtu"),
+		) {
+			r.Problem(err)
+		}
 		if !physical {
 			virtual = append(virtual, iface)
 			continue
 		}
-		readInto(&r, h, h.Resolve(dir+"/device"), iface, "sriov_numvfs", "sriov_totalvfs")
+		for _, err := range discovery.ReadNumbers(h, h.Resolve(dir+"/device"), iface, "sriov_numvfs", "sriov_totalvfs") {
+			r.Problem(err)
+		}
 		devices = append(devices, iface)
 		if positive(iface["sriov_totalvfs"]) {
 			r.Labels["network-sriov.capable"] = "true"
@@ -101,12 +116,6 @@ func (s *Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool)
 
 // bondingMasters is a file of the bonding driver in the same directory.
 const bondingMasters = "bonding_masters"
-
-func readInto(r *discovery.Result, h host.Host, dir string, iface map[string]string, names ...string) {
-	for _, err := range discovery.ReadOptional(h, dir, iface, names...) {
-		r.Problem(err)
-	}
-}
 
 func positive(s string) bool {
 	n, err := strconv.Atoi(s)

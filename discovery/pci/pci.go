@@ -4,7 +4,7 @@ package pci
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -78,15 +78,22 @@ func (s *Source) read(r *discovery.Result, h host.Host, dir string) map[string]s
 	dir = h.Resolve(dir)
 	device := make(map[string]string, len(fields)+1)
 	for _, f := range fields {
+		device[f] = discovery.Unknown
 		v, err := h.ReadAttribute(dir + "/" + f)
 		if err != nil {
 			r.Problem(err)
-			device[f] = discovery.Unknown
 			continue
 		}
-		device[f] = hex(f, v)
+		if id, ok := hex(f, v); ok {
+			device[f] = id
+		} else {
+			r.Problem(discovery.NotA("PCI "+f, dir+"/"+f, v))
+		}
 	}
-	for _, err := range discovery.ReadOptional(h, dir, device, "sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version") {
+	for _, err := range slices.Concat(
+		discovery.ReadNumbers(h, dir, device, "sriov_totalvfs"),
+		discovery.ReadOptional(h, dir, device, "iommu_group/type", "iommu/intel-iommu/version"),
+	) {
 		r.Problem(err)
 	}
 	return device
@@ -94,12 +101,15 @@ func (s *Source) read(r *discovery.Result, h host.Host, dir string) map[string]s
 
 // hex returns a number in the configuration space as lspci prints it. For the class it omits the programming interface, which
 // leaves the four digits of class and subclass.
-func hex(field, value string) string {
-	value = strings.ToLower(strings.TrimPrefix(value, "0x"))
-	if field == "class" && len(value) > 4 {
-		value = value[:4]
+func hex(field, value string) (string, bool) {
+	if field == "class" {
+		class, ok := discovery.Hex(value, len("030200"))
+		if !ok {
+			return "", false
+		}
+		return class[:4], true
 	}
-	return value
+	return discovery.Hex(value, 4)
 }
 
 func (s *Source) label(r *discovery.Result, device map[string]string) {

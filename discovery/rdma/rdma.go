@@ -3,6 +3,7 @@ package rdma
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	instances := []map[string]string{}
 	for _, name := range names {
 		dir := h.Resolve(classDir + "/" + name)
-		ports, err := discovery.ListDevices(h, dir+"/ports")
+		ports, err := h.ReadDir(dir + "/ports")
 		r.Problem(err)
 		for _, port := range ports {
 			instances = append(instances, readPort(&r, h, dir, name, port))
@@ -51,7 +52,10 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 func readPort(r *discovery.Result, h host.Host, dir, name, port string) map[string]string {
 	p := map[string]string{"name": host.Clean([]byte(name)), "port": host.Clean([]byte(port))}
 	raw := map[string]string{}
-	for _, err := range discovery.ReadOptional(h, dir, raw, "node_type", "fw_ver", "board_id", "device/numa_node") {
+	for _, err := range slices.Concat(
+		discovery.ReadOptional(h, dir, raw, "node_type", "fw_ver", "board_id"),
+		discovery.NUMANode(h, dir+"/device", p),
+	) {
 		r.Problem(err)
 	}
 	for _, err := range discovery.ReadOptional(h, dir+"/ports/"+port, raw, "link_layer", "state", "rate") {
@@ -62,24 +66,35 @@ func readPort(r *discovery.Result, h host.Host, dir, name, port string) map[stri
 			p[attribute] = value
 		}
 	}
-	set("node_type", afterColon(raw["node_type"]))
-	set("state", strings.ToLower(afterColon(raw["state"])))
+	for name, file := range map[string]string{"node_type": dir + "/node_type", "state": dir + "/ports/" + port + "/state"} {
+		if v, ok := raw[name]; ok {
+			value, ok := afterColon(v)
+			if !ok {
+				r.Problem(discovery.NotA("number with a name, such as 4: ACTIVE", file, v))
+			}
+			set(name, value)
+		}
+	}
+	if p["state"] != "" {
+		p["state"] = strings.ToLower(p["state"])
+	}
 	set("link_layer", raw["link_layer"])
 	set("fw_ver", raw["fw_ver"])
 	set("board_id", raw["board_id"])
 	set("speed", Speed(raw["rate"]))
-	if n := raw["device/numa_node"]; n != "-1" { // the firmware does not report the NUMA node
-		set("numa_node", n)
+	if rate, ok := raw["rate"]; ok && p["speed"] == "" {
+		r.Problem(discovery.NotA("rate", dir+"/ports/"+port+"/rate", rate))
 	}
 	return p
 }
 
 // afterColon returns the name of an enumeration value that the kernel prints as "4: ACTIVE".
-func afterColon(s string) string {
-	if _, name, ok := strings.Cut(s, ":"); ok {
-		return strings.TrimSpace(name)
+func afterColon(s string) (string, bool) {
+	number, name, ok := strings.Cut(s, ":")
+	if _, err := strconv.Atoi(number); !ok || err != nil {
+		return "", false
 	}
-	return s
+	return strings.TrimSpace(name), true
 }
 
 // Speed converts a rate as the kernel prints it, such as "100 Gb/sec (4X EDR)" or "2.5 Gb/sec (1X SDR)", to Mb/s, the unit used for

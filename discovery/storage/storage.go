@@ -3,6 +3,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -41,7 +42,10 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	for _, name := range names {
 		device := map[string]string{"name": host.Clean([]byte(name))}
 		queue := h.Resolve(dir+"/"+name) + "/queue"
-		for _, err := range discovery.ReadOptional(h, queue, device, "dax", "rotational", "nr_zones", "zoned") {
+		for _, err := range slices.Concat(
+			discovery.ReadNumbers(h, queue, device, "dax", "rotational", "nr_zones"),
+			discovery.ReadOptional(h, queue, device, "zoned"),
+		) {
 			r.Problem(err)
 		}
 		devices = append(devices, device)
@@ -67,11 +71,12 @@ func nvme(r *discovery.Result, h host.Host) {
 	controllers := make([]map[string]string, 0, len(names))
 	for _, name := range names {
 		c := map[string]string{"name": host.Clean([]byte(name))}
-		for _, err := range discovery.ReadOptional(h, h.Resolve(dir+"/"+name), c, "model", "firmware_rev", "transport", "cntrltype", "state", "numa_node") {
+		controller := h.Resolve(dir + "/" + name)
+		for _, err := range slices.Concat(
+			discovery.ReadOptional(h, controller, c, "model", "firmware_rev", "transport", "cntrltype", "state"),
+			discovery.NUMANode(h, controller, c),
+		) {
 			r.Problem(err)
-		}
-		if c["numa_node"] == "-1" { // the firmware does not report the NUMA node
-			delete(c, "numa_node")
 		}
 		controllers = append(controllers, c)
 	}

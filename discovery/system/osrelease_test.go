@@ -72,3 +72,18 @@ func FuzzParseOSRelease(f *testing.F) {
 		}
 	})
 }
+
+// TestEmptyVariableMakesNoLabel: a label without a value would say that the node has a system without a name.
+func TestEmptyVariableMakesNoLabel(t *testing.T) {
+	h, err := host.FromArchive([]byte("-- host.json --\n{}\n-- etc/os-release --\nID=\nVERSION_ID=\"\"\nNAME=X\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := system.New().Discover(t.Context(), h)
+	if err != nil || len(r.Labels) > 0 {
+		t.Errorf("error %v, labels %v, want none", err, r.Labels)
+	}
+	if v, ok := r.Features.Attributes[system.OSReleaseFeature].Elements["ID"]; !ok || v != "" {
+		t.Errorf("ID is %q, set %t; the variable is set, and empty", v, ok)
+	}
+}

@@ -4,8 +4,10 @@ package system
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -31,7 +33,7 @@ var labels = []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"
 var dmiFields = []string{
 	"bios_date", "bios_release", "bios_vendor", "bios_version",
 	"board_asset_tag", "board_name", "board_vendor", "board_version",
-	"chassis_asset_tag", "chassis_type", "chassis_vendor", "chassis_version",
+	"chassis_asset_tag", "chassis_vendor", "chassis_version",
 	"ec_firmware_release",
 	"product_family", "product_name", "product_sku", "product_version",
 	"sys_vendor",
@@ -53,11 +55,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	if name := h.System.NodeName(); name != "" {
 		r.Attributes(NameFeature, map[string]string{"nodename": name})
 	}
-	dmi := map[string]string{}
-	for _, err := range discovery.ReadOptional(h, "sys/devices/virtual/dmi/id", dmi, dmiFields...) {
-		r.Problem(err)
-	}
-	r.Attributes(DMIFeature, dmi)
+	dmi(&r, h)
 	tpm(&r, h)
 	boot(&r, h)
 	return r, nil
@@ -71,6 +69,24 @@ func (Source) Glance(_ context.Context, h host.Host) (discovery.Result, bool) {
 	return r, true
 }
 
+// dmi reads the strings of the firmware. A machine without SMBIOS, such as an ARM board, has none.
+func dmi(r *discovery.Result, h host.Host) {
+	const dir = "sys/devices/virtual/dmi/id"
+	if _, err := h.Stat(dir); host.Present(err) != nil {
+		r.Problem(err)
+		return
+	}
+	attributes := map[string]string{}
+	errs := append(discovery.ReadOptional(h, dir, attributes, dmiFields...),
+		discovery.ReadNumbers(h, dir, attributes, "chassis_type")...)
+	for _, err := range errs {
+		r.Problem(err)
+	}
+	if len(attributes) > 0 || len(errs) == 0 {
+		r.Attributes(DMIFeature, attributes)
+	}
+}
+
 // tpm detects a trusted platform module, see Documentation/ABI/stable/sysfs-class-tpm. The first one is the one used for measured
 // boot. The major version is available since Linux 5.6.
 func tpm(r *discovery.Result, h host.Host) {
@@ -82,11 +98,13 @@ func tpm(r *discovery.Result, h host.Host) {
 	}
 	attributes := map[string]string{"present": strconv.FormatBool(len(names) > 0)}
 	if len(names) > 0 {
-		version, err := h.ReadAttribute(dir + "/" + names[0] + "/tpm_version_major")
-		if err == nil {
-			attributes["version"] = version
-		} else if !host.Unanswered(err) {
+		const file = "tpm_version_major"
+		version := map[string]string{}
+		for _, err := range discovery.ReadNumbers(h, dir+"/"+names[0], version, file) {
 			r.Problem(err)
+		}
+		if v, ok := version[file]; ok {
+			attributes["version"] = v
 		}
 	}
 	r.Attributes(TPMFeature, attributes)
@@ -95,29 +113,42 @@ func tpm(r *discovery.Result, h host.Host) {
 // boot reads the ID that the kernel makes up when it boots, see random(4). The kubelet reports the same one on the Node, so that
 // the controller can tell features of this boot from those of the last one.
 func boot(r *discovery.Result, h host.Host) {
-	id, err := h.ReadAttribute("proc/sys/kernel/random/boot_id")
+	const file = "proc/sys/kernel/random/boot_id"
+	id, err := h.ReadAttribute(file)
 	switch {
-	case err == nil && id != "":
+	case err != nil:
+		r.Problem(host.Present(err))
+	case strings.Trim(strings.ToLower(id), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || id == "":
+		r.Problem(discovery.NotA("boot ID", file, id))
+	default:
 		r.Attributes(BootFeature, map[string]string{"id": id})
-	case host.Present(err) != nil:
-		r.Problem(err)
 	}
 }
 
 // osRelease reads os-release(5): /etc/os-release, or the vendor's copy if that does not exist.
 func osRelease(r *discovery.Result, h host.Host) {
-	data, err := h.ReadFile("etc/os-release")
+	file := "etc/os-release"
+	data, err := h.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		data, err = h.ReadFile("usr/lib/os-release")
+		file = "usr/lib/os-release"
+		data, err = h.ReadFile(file)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("operating system: found neither /etc/os-release nor /usr/lib/os-release")
 	}
 	if err != nil {
-		r.Problem(host.Present(err))
+		r.Problem(err)
 		return
 	}
 	release := ParseOSRelease(data)
+	if len(release) == 0 {
+		r.Problem(fmt.Errorf("/%s sets no variable, such as ID=debian", file))
+		return
+	}
 	r.Attributes(OSReleaseFeature, release)
 	for _, key := range labels {
-		if value, ok := release[key]; ok {
+		// A variable may be set and empty. A label without a value would say that the node has such a system.
+		if value := release[key]; value != "" {
 			r.Labels["system-os_release."+key] = value
 		}
 	}

@@ -86,12 +86,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 func (s *Source) read(r *discovery.Result, h host.Host, dir, entry string, entries []string) []map[string]string {
 	device := map[string]string{}
 	for i, file := range []string{"bDeviceClass", "idVendor", "idProduct"} {
-		v, err := h.ReadAttribute(dir + "/" + file)
-		if err != nil {
-			r.Problem(err)
-			v = discovery.Unknown
-		}
-		device[fields[i]] = strings.ToLower(v)
+		device[fields[i]] = id(r, h, dir+"/"+file, []int{2, 4, 4}[i])
 	}
 	for _, err := range discovery.ReadOptional(h, dir, device, "serial") {
 		r.Problem(err)
@@ -106,16 +101,30 @@ func (s *Source) read(r *discovery.Result, h host.Host, dir, entry string, entri
 		if !strings.HasPrefix(e, entry+":") {
 			break
 		}
-		class, err := h.ReadAttribute(devicesDir + "/" + e + "/bInterfaceClass")
-		if err != nil {
-			r.Problem(host.Present(err))
-			continue
-		}
 		instance := maps.Clone(device)
-		instance["class"] = strings.ToLower(class)
+		instance["class"] = id(r, h, devicesDir+"/"+e+"/bInterfaceClass", 2)
 		out = append(out, instance)
 	}
+	if len(out) == 0 {
+		// The device is there, but not authorized or not configured: it has no interfaces, see Documentation/usb/authorization.rst.
+		return []map[string]string{device}
+	}
 	return out
+}
+
+// id reads a hexadecimal number with the given number of digits.
+func id(r *discovery.Result, h host.Host, file string, digits int) string {
+	v, err := h.ReadAttribute(file)
+	if err != nil {
+		r.Problem(err)
+		return discovery.Unknown
+	}
+	n, ok := discovery.Hex(v, digits)
+	if !ok {
+		r.Problem(discovery.NotA("USB id", file, v))
+		return discovery.Unknown
+	}
+	return n
 }
 
 func (s *Source) label(r *discovery.Result, device map[string]string) {

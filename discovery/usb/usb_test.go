@@ -52,7 +52,7 @@ func TestDeviceWithoutClassIsAnInstancePerInterface(t *testing.T) {
 }
 
 func TestSerialThatIsNoLabelCostsNoOther(t *testing.T) {
-	h, err := host.FromArchive([]byte(archive))
+	h, err := host.FromArchive([]byte(archive + "-- proc/version --\n-- sys/devices/ --\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,4 +78,20 @@ func discover(t *testing.T, c usb.Config) discovery.Result {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestUnauthorizedDeviceIsListed: it has no interfaces until an administrator authorizes it.
+func TestUnauthorizedDeviceIsListed(t *testing.T) {
+	h, err := host.FromArchive([]byte("-- sys/bus/usb/devices/1-3/ --\nbDeviceClass: 00\nidVendor: 1a86\nidProduct: 7523\nauthorized: 0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := usb.New(usb.DefaultConfig()).Discover(t.Context(), h)
+	if err != nil || len(r.Problems) > 0 {
+		t.Fatal(err, r.Problems)
+	}
+	list := r.Features.Instances[usb.DeviceFeature].Elements
+	if len(list) != 1 || list[0].Attributes["class"] != "00" || list[0].Attributes["vendor"] != "1a86" {
+		t.Errorf("devices = %v, want the one of class 00", list)
+	}
 }

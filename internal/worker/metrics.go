@@ -38,6 +38,7 @@ type metrics struct {
 	bytes       uint64
 	failing     error // the reason why the latest content is not published
 	pending     bool  // nothing has been published yet
+	missing     error // a file system of the kernel that is not mounted; nil if there is none
 	dropped     int
 }
 
@@ -95,6 +96,13 @@ func (m *metrics) nothingToPublish() {
 	m.pending = false
 }
 
+// mounted records which file system of the kernel is missing; nil if none is.
+func (m *metrics) mounted(missing error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.missing = missing
+}
+
 // listen opens the port and returns a function that serves it until ctx is done. Opening it first reports a port that is in use as
 // a startup error.
 func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), error) {
@@ -140,12 +148,15 @@ func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readyz fails while the published features are not up to date.
+// readyz fails while the published features are not up to date, or without those of a missing /proc or /sys: a rollout of the DaemonSet
+// stops at the first node.
 func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 	m.mu.Lock()
-	failing, pending := m.failing, m.pending
+	failing, pending, missing := m.failing, m.pending, m.missing
 	m.mu.Unlock()
 	switch {
+	case missing != nil:
+		http.Error(w, missing.Error()+"; mount the host's directory there", http.StatusServiceUnavailable)
 	case failing != nil:
 		http.Error(w, "not published: "+failing.Error(), http.StatusServiceUnavailable)
 	case pending:

@@ -341,9 +341,14 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 // report logs each problem once until it disappears.
 func (w *Worker) report(problems []discovery.SourceError) {
 	messages := slices.Clone(w.leftOut)
+	var missing []error
 	for _, p := range problems {
 		messages = append(messages, p.String())
+		if errors.Is(p.Err, host.ErrNotMounted) {
+			missing = append(missing, p.Err)
+		}
 	}
+	w.metrics.mounted(errors.Join(missing...))
 	now := make(map[string]bool, len(messages))
 	for _, text := range messages {
 		now[text] = true

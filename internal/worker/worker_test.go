@@ -1,9 +1,13 @@
 package worker
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,6 +32,41 @@ func TestWithholdAndWhiteList(t *testing.T) {
 	}
 	if len(c.Features.Attributes) != 1 || len(c.Features.Instances) != 1 || len(problems) != 1 {
 		t.Errorf("features %v, problems %v", c.Features, problems)
+	}
+}
+
+// TestWorkerWithoutTheHostsMountsIsNotReady: it names the mount, and is ready again with it.
+func TestWorkerWithoutTheHostsMountsIsNotReady(t *testing.T) {
+	root := t.TempDir()
+	var log bytes.Buffer
+	w, err := New(Options{HostRoot: root, HostPaths: "native", NodeName: "n1", ConfigFile: "/dev/null", ConfigDir: root, LogLevel: new(slog.LevelVar)},
+		slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func() string {
+		w.metrics.nothingToPublish()
+		w.discover(t.Context(), false)
+		r := httptest.NewRecorder()
+		w.metrics.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return r.Body.String()
+	}
+	for range 2 {
+		got := ready()
+		for _, want := range []string{"/proc of the host is not mounted: there is no " + root + "/proc/version", "/sys of the host is not mounted: there is no " + root + "/sys/devices"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("readyz = %q, want %q", got, want)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "/sys of the host is not mounted"); n != 1 {
+		t.Errorf("%d warnings, want one:\n%s", n, &log)
+	}
+	if err := errors.Join(os.MkdirAll(root+"/sys/devices", 0o755), os.MkdirAll(root+"/proc", 0o755), os.WriteFile(root+"/proc/version", nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if got := ready(); got != "ok\n" {
+		t.Errorf("readyz = %q with the mounts, want ok", got)
 	}
 }
 

@@ -5,12 +5,16 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
@@ -22,20 +26,27 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 	const release = "5.14.0-362.18.1.el9_3.x86_64"
 	const gpu = "sys/devices/pci0000:31/0000:31:00.0"
 	tests := map[string]struct {
-		reason  string
-		breaks  func(t *host.Tree)
-		problem string // substring of the only problem; empty: no problem
-		lost    []string
-		kept    []string
+		reason   string
+		breaks   func(t *host.Tree)
+		problem  string   // substring of the only problem
+		problems []string // substrings of all problems, sorted, if there are several
+		lost     []string
+		kept     []string
 	}{
 		"no sys": {
-			reason: "missing parts of a host are not a problem",
-			breaks: func(t *host.Tree) { t.Remove("sys") },
-			lost:   []string{"pci-0302_10de.present", "network-sriov.capable", "memory-numa"},
-			kept:   []string{"kernel-version.major", "system-os_release.ID", "cpu-cpuid.AVX2", "kernel-config.NO_HZ"},
+			reason:  "one warning, not one for each source",
+			breaks:  func(t *host.Tree) { t.Remove("sys") },
+			problem: "/sys of the host is not mounted: there is no /sys/devices",
+			lost:    []string{"pci-0302_10de.present", "network-sriov.capable", "memory-numa"},
+			kept:    []string{"kernel-version.major", "system-os_release.ID", "cpu-cpuid.AVX2", "kernel-config.NO_HZ"},
 		},
 		"empty host": {
 			reason: "nothing to read at all",
+			problems: []string{
+				"/proc of the host is not mounted", "/sys of the host is not mounted",
+				"source kernel: kernel configuration: not found in /proc/config.gz",
+				"source system: operating system: found neither",
+			},
 			breaks: func(t *host.Tree) {
 				for _, d := range []string{"sys", "proc", "etc", "usr", "boot", "lib"} {
 					t.Remove(d)
@@ -123,6 +134,10 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 					t.AddFile(f, junk)
 				}
 			},
+			problems: []string{
+				"source cpu: /proc/cpuinfo describes no processor", "source kernel: /proc/modules: ", "source memory: /proc/swaps: ",
+				"source system: /etc/os-release sets no variable",
+			},
 			lost: []string{"system-os_release.ID"},
 			kept: []string{"kernel-version.major"},
 		},
@@ -150,11 +165,17 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 			h := open(t, "server")
 			tt.breaks(h.FS.(*host.Tree))
 			report := discover(t, h)
-			if tt.problem == "" && len(report.Problems) > 0 {
-				t.Errorf("problems = %v, want none", report.Problems)
+			if tt.problem != "" {
+				tt.problems = []string{tt.problem}
 			}
-			if tt.problem != "" && (len(report.Problems) != 1 || !strings.Contains(report.Problems[0].String(), tt.problem)) {
-				t.Errorf("problems = %v, want only %q", report.Problems, tt.problem)
+			if len(report.Problems) != len(tt.problems) {
+				t.Errorf("problems = %v, want %q", report.Problems, tt.problems)
+			} else {
+				for i, want := range tt.problems {
+					if got := report.Problems[i].String(); !strings.Contains(got, want) {
+						t.Errorf("problem %q, want %q", got, want)
+					}
+				}
 			}
 			for _, l := range tt.lost {
 				if v, ok := report.Labels[l]; ok {
@@ -164,6 +185,51 @@ func TestBrokenPartSilencesNoOther(t *testing.T) {
 			for _, l := range tt.kept {
 				if _, ok := report.Labels[l]; !ok {
 					t.Errorf("label %s is missing", l)
+				}
+			}
+		})
+	}
+}
+
+// TestRootWithoutKernelHasNoFeaturesOfIt: a container without the mounts must not look like a machine without devices, swap or Secure
+// Boot.
+func TestRootWithoutKernelHasNoFeaturesOfIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		remove []string
+		want   []string // all features
+	}{
+		"nothing but the processor, uname and the name of the node": {
+			remove: []string{"sys", "proc", "etc", "usr", "boot", "lib"},
+			want:   []string{"cpu.cpuid", "cpu.model", "kernel.version", "system.name"},
+		},
+		"empty mount points": {
+			remove: []string{"sys", "proc"},
+			want: []string{
+				"cpu.cpuid", "cpu.model", "kernel.config", "kernel.version", "system.name", "system.osrelease",
+			},
+		},
+		"no /sys": {
+			remove: []string{"sys"},
+			want: []string{
+				"cpu.cpuid", "cpu.model", "cpu.rdt", "kernel.config", "kernel.enabledmodule", "kernel.loadedmodule", "kernel.version",
+				"memory.swap", "memory.total", "system.name", "system.osrelease",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := open(t, "server")
+			for _, dir := range tt.remove {
+				h.FS.(*host.Tree).Remove(dir)
+			}
+			h.FS.(*host.Tree).AddDir("sys")
+			h.FS.(*host.Tree).AddDir("proc/sys")
+			report := discover(t, h)
+			if diff := cmp.Diff(tt.want, slices.Sorted(maps.Keys(names(report)))); diff != "" {
+				t.Errorf("features (-want +got):\n%s", diff)
+			}
+			for label := range report.Labels {
+				if !strings.HasPrefix(label, "cpu-") && !strings.HasPrefix(label, "kernel-") && !strings.HasPrefix(label, "system-") && label != "memory-swap" {
+					t.Errorf("label %s", label)
 				}
 			}
 		})
