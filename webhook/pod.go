@@ -31,8 +31,7 @@ type Scheduling struct {
 	// Labels returns which requirements are equivalent to a label; nil: none are.
 	Labels func() podadmission.Labels
 	// Shapes returns the NodeShapes, which callers do not change; nil: they are not read.
-	Shapes   func() []assayv1alpha1.NodeShape
-	Settings podadmission.Settings
+	Shapes func() []assayv1alpha1.NodeShape
 }
 
 // workloads lists the kinds whose pod templates can require features.
@@ -75,7 +74,7 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 		return v, nil
 	}
 	in := podadmission.Input{
-		Pod: pod, Requirements: reqs, Policies: s.Requirements.Policies(req.Namespace, pod.Labels), Settings: s.Settings,
+		Pod: pod, Requirements: reqs, Policies: s.Requirements.Policies(req.Namespace, pod.Labels),
 	}
 	if s.Namespace != nil {
 		in.Namespace = s.Namespace(req.Namespace)

@@ -10,8 +10,6 @@ var scheduling embed.FS
 const (
 	// PodScheduler sets the scheduler of pods to that of their namespace.
 	PodScheduler = "pod-scheduler"
-	// PodMarker adds the marker resource to pods.
-	PodMarker = "pod-marker"
 )
 
 // Scheduling returns the YAML of one of these policies and its binding.

@@ -46,8 +46,7 @@ func chart() error {
 	if err := copies("policies", policies.FileNames(), policies.All(policies.Names{})); err != nil {
 		return err
 	}
-	if err := copies("scheduling", []string{policies.PodMarker + ".yaml", policies.PodScheduler + ".yaml"}, map[string][]byte{
-		policies.PodMarker + ".yaml":    policies.Scheduling(policies.PodMarker),
+	if err := copies("scheduling", []string{policies.PodScheduler + ".yaml"}, map[string][]byte{
 		policies.PodScheduler + ".yaml": policies.Scheduling(policies.PodScheduler),
 	}); err != nil {
 		return err

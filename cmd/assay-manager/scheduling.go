@@ -25,12 +25,11 @@ import (
 
 // schedulingFlags are the webhook's flags for pods and workloads that require features.
 type schedulingFlags struct {
-	scheduling, marker bool
+	scheduling bool
 }
 
 func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that require features; keeps the features of all nodes in memory")
-	flags.BoolVar(&f.marker, "scheduling-marker", false, "add marker resources to pods that the extender must evaluate, for an extender of the default scheduler")
 }
 
 // review adds the lookups for pods and nodes to the webhook, and returns a function that checks whether requirements are synced.
@@ -43,7 +42,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	follower := follow.New(view, nodes, follow.Options{Rules: assembled.Registry()})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
-		Requirements: known, Index: view, Labels: exact.labels, Settings: podadmission.Settings{Marker: f.marker},
+		Requirements: known, Index: view, Labels: exact.labels,
 		Namespace: func(name string) map[string]string {
 			ns := inputs.Namespace()
 			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from the cache

@@ -2,7 +2,6 @@ package main
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -13,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
-
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
 //go:embed schedulerconfig/*.tmpl
@@ -28,7 +25,6 @@ type schedulerConfigFlags struct {
 	For       string
 	URL       string
 	Ignorable bool
-	Marker    bool
 	Weight    int
 
 	CA, Cert, Key string // paths of files on the control plane
@@ -49,7 +45,7 @@ talos     the cluster's scheduler, as a machine configuration patch
 On managed control planes the scheduler's configuration cannot be changed: run a second scheduler, or let admission translate
 requirements into node affinity where it can.`,
 		Example: `  assay scheduler-config --for second
-  assay scheduler-config --for kubeadm --marker --ignorable=false`,
+  assay scheduler-config --for kubeadm --ignorable=false`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := f.render()
@@ -63,8 +59,6 @@ requirements into node affinity where it can.`,
 	flags.StringVar(&f.For, "for", "", "kind of installation of the scheduler: "+strings.Join(installations, ", "))
 	flags.StringVar(&f.URL, "url", "", "URL of the extender; by default on localhost for a second scheduler, otherwise the Service of the chart")
 	flags.BoolVar(&f.Ignorable, "ignorable", true, "schedule pods without the extender when it does not answer; false: keep them pending")
-	flags.BoolVar(&f.Marker, "marker", false, "send only pods with the marker resources "+assayv1alpha1.MarkerResource+" and "+
-		assayv1alpha1.PreferenceMarkerResource+" to the extender; admission sets them")
 	flags.IntVar(&f.Weight, "weight", 3, "weight of preferred features in the scores of nodes; 2 to 3 is about as much as node affinity")
 	flags.StringVar(&f.CA, "ca-file", "/etc/kubernetes/assay/ca.crt", "file on the control plane with the CA of the extender's certificate")
 	flags.StringVar(&f.Cert, "cert-file", "/etc/kubernetes/assay/client.crt", "file on the control plane with the scheduler's client certificate")
@@ -90,9 +84,6 @@ func (f *schedulerConfigFlags) render() (string, error) {
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (ip == nil || !ip.IsLoopback()) {
 		return "", fmt.Errorf("invalid --url %s: use https; http is allowed for loopback addresses only", f.URL)
-	}
-	if f.Marker && !f.Own() {
-		return "", errors.New("--marker requires the cluster's own scheduler: admission does not mark pods of other schedulers")
 	}
 	if f.Weight < 1 || f.Weight > 100 {
 		return "", fmt.Errorf("--weight is %d; it must be 1 to 100", f.Weight)
@@ -144,22 +135,6 @@ func (f *schedulerConfigFlags) Kubeconfig() string {
 		return "/var/lib/rancher/rke2/server/cred/scheduler.kubeconfig"
 	}
 	return ""
-}
-
-// question is one extender in the scheduler's configuration.
-type question struct {
-	*schedulerConfigFlags
-	Filter, Score bool
-	Mark          string // the resource of the pods for which the extender is called; empty: all pods
-}
-
-// Questions returns the extenders in the scheduler's configuration. With markers there are two, one for filtering and one for
-// prioritizing: most pods with requirements have no preferences, and each call takes half a millisecond.
-func (f *schedulerConfigFlags) Questions() []question {
-	if !f.Marker {
-		return []question{{f, true, true, ""}}
-	}
-	return []question{{f, true, false, assayv1alpha1.MarkerResource}, {f, false, true, assayv1alpha1.PreferenceMarkerResource}}
 }
 
 func indentBy(n int, text string) string {

@@ -2,21 +2,18 @@ package main
 
 import (
 	"encoding/json"
-	"maps"
 	"strings"
 	"testing"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
-
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
 func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 	for _, name := range installations {
 		t.Run(name, func(t *testing.T) {
 			own := name != "second"
-			f := &schedulerConfigFlags{For: name, Weight: 3, Marker: own, CA: "/ca", Cert: "/cert", Key: "/key"}
+			f := &schedulerConfigFlags{For: name, Weight: 3, CA: "/ca", Cert: "/cert", Key: "/key"}
 			text, err := f.render()
 			if err != nil {
 				t.Fatal(err)
@@ -40,13 +37,9 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(body), &config); err != nil {
 				t.Fatalf("%v\n%s", err, body)
 			}
-			verbs := map[string]string{} // by marker resource
+			verbs := ""
 			for _, e := range config.Extenders {
-				mark := ""
-				for _, r := range e.ManagedResources {
-					mark = r.Name
-				}
-				verbs[mark] += strings.Join([]string{e.FilterVerb, e.PreemptVerb, e.PrioritizeVerb}, " ")
+				verbs += strings.Join([]string{e.FilterVerb, e.PreemptVerb, e.PrioritizeVerb}, " ")
 				if !e.NodeCacheCapable || (e.Weight > 0) != (e.PrioritizeVerb != "") {
 					t.Errorf("got %+v", e)
 				}
@@ -57,12 +50,8 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 					t.Error("TLS without an authority would trust anybody")
 				}
 			}
-			want := map[string]string{"": "filter preempt prioritize"}
-			if own {
-				want = map[string]string{assayv1alpha1.MarkerResource: "filter preempt ", assayv1alpha1.PreferenceMarkerResource: "  prioritize"}
-			}
-			if !maps.Equal(verbs, want) {
-				t.Errorf("it asks %v, want %v", verbs, want)
+			if want := "filter preempt prioritize"; verbs != want {
+				t.Errorf("it asks %q, want %q", verbs, want)
 			}
 		})
 	}
@@ -75,7 +64,6 @@ func TestSchedulerConfigRefusesWhatCannotWork(t *testing.T) {
 		"plain HTTP":      {For: "kubeadm", URL: "http://10.0.0.1:80", Weight: 3},
 		"no address":      {For: "kubeadm", URL: "extender", Weight: 3},
 		"weight":          {For: "second", Weight: 0},
-		"marker":          {For: "second", Weight: 3, Marker: true},
 	} {
 		if _, err := f.render(); err == nil {
 			t.Errorf("%s is accepted", name)

@@ -104,7 +104,7 @@ var expectations = map[string]expected{
 				" --fail-taint=example.com/rejected=true:NoSchedule --fail-open-after=5m --feature-gates=FeatureScheduling=true --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
 			"placement-webhook/webhook": "webhook --port=8080 --metrics-port=8081 --webhook-port=9443 --cert-secret=placement-webhook-cert" +
 				" --service=placement-webhook --failure-policy=Ignore --worker-service-account=placement-worker" +
-				" --controller-service-account=placement-controller --scheduling --scheduling-marker --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
+				" --controller-service-account=placement-controller --scheduling --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
 			"placement-scheduler/scheduler": "kube-scheduler --config=/etc/assay/config.yaml --secure-port=10259",
 			"placement-scheduler/extender":  "extender --address=127.0.0.1:8888 --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
 			"placement-worker/worker":       "-port=8080 -sandbox=off",
@@ -121,7 +121,6 @@ var expectations = map[string]expected{
 			"Deployment/placement-scheduler spec.template.spec.containers.0.image":          "registry.k8s.io/kube-scheduler:v1.36.3",
 			"RoleBinding/placement-scheduler-authentication metadata.namespace":             "kube-system",
 			"ClusterRoleBinding/placement-scheduler-volume-scheduler roleRef.name":          "system:volume-scheduler",
-			"MutatingAdmissionPolicyBinding/assay-pod-marker spec.policyName":               "assay-pod-marker",
 			"MutatingAdmissionPolicyBinding/assay-pod-scheduler spec.policyName":            "assay-pod-scheduler",
 			"NetworkPolicy/placement-scheduler spec.egress.0.ports.1.port":                  6443.0,
 			"Deployment/placement-controller spec.template.spec.volumes.1.configMap.name":   "placement-rules",

@@ -15,8 +15,11 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
+// Label is a label of Nodes.
+type Label struct{ Name, Value string }
+
 // Labels maps requirements to equivalent node labels.
-type Labels map[requirements.Key][]corev1.NodeSelectorRequirement
+type Labels map[requirements.Key][]Label
 
 // Rules holds the active rules of one object: the spec with all references resolved, and its compiled form.
 type Rules struct {
@@ -64,12 +67,12 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 				if writers[full] > 1 || strings.Contains(computed.String(), bare(full)) {
 					continue
 				}
-				if term, ok := label(r, full, r.Labels[name], opt); ok {
+				if l := (Label{full, r.Labels[name]}); l.equivalent(r, opt) {
 					key := requirements.KeyOf(&assayv1alpha1.Requirement{
 						MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny, Conditions: r.Conditions,
 					})
 					if request || !slices.ContainsFunc(out[key], ofRule) {
-						out[key] = append(out[key], term)
+						out[key] = append(out[key], l)
 					}
 				}
 			}
@@ -78,23 +81,19 @@ func LabelsOf(list []Rules, opt rules.Options) Labels {
 	return out
 }
 
-// ofRule reports whether a rule writes the label of a term; otherwise it is the label of a materialized request.
-func ofRule(term corev1.NodeSelectorRequirement) bool {
-	return !strings.HasPrefix(term.Key, assayv1alpha1.RequestLabelNamespace+"/")
-}
+// ofRule reports whether a rule writes a label; otherwise it is the label of a materialized request.
+func ofRule(l Label) bool { return !strings.HasPrefix(l.Name, assayv1alpha1.RequestLabelNamespace+"/") }
 
-// For returns the term that is equivalent to a requirement of a pod: the label of the request that the pod names, or
+// For returns the label that is equivalent to a requirement of a pod: the label of the request that the pod names, or
 // that of a rule. The labels of other requests do not count, because their owners can delete them.
-func (l Labels) For(key requirements.Key, pod *corev1.Pod) (corev1.NodeSelectorRequirement, bool) {
+func (l Labels) For(key requirements.Key, pod *corev1.Pod) (Label, bool) {
 	own := requirements.LabelOf(pod.Namespace, pod.Labels[assayv1alpha1.FeatureRequestLabel])
-	for _, is := range []func(corev1.NodeSelectorRequirement) bool{
-		func(term corev1.NodeSelectorRequirement) bool { return term.Key == own }, ofRule,
-	} {
+	for _, is := range []func(Label) bool{func(l Label) bool { return l.Name == own }, ofRule} {
 		if i := slices.IndexFunc(l[key], is); i >= 0 {
 			return l[key][i], true
 		}
 	}
-	return corev1.NodeSelectorRequirement{}, false
+	return Label{}, false
 }
 
 // decidesElsewhere reports whether an action affects the labels of other rules: it changes features that rules read but
@@ -114,16 +113,10 @@ func universal(s *nfdv1alpha1.NodeFeatureRuleSpec, opt rules.Options) bool {
 		(s.Sensitive == nil || !*s.Sensitive)
 }
 
-// label returns the node selector term for the nodes on which a rule writes a label.
-func label(r *nfdv1alpha1.Rule, name, value string, opt rules.Options) (corev1.NodeSelectorRequirement, bool) {
-	var none corev1.NodeSelectorRequirement
-	if len(r.MatchFeatures)+len(r.MatchAny)+len(r.Conditions) == 0 || r.Loop != nil || len(r.Actions) > 0 {
-		return none, false
-	}
-	if !opt.Keys.Label(name, value).OK() || !alone(r, opt) {
-		return none, false
-	}
-	return corev1.NodeSelectorRequirement{Key: name, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}, true
+// equivalent reports whether a rule writes the label on exactly the nodes that match its matchers.
+func (l Label) equivalent(r *nfdv1alpha1.Rule, opt rules.Options) bool {
+	return len(r.MatchFeatures)+len(r.MatchAny)+len(r.Conditions) > 0 && r.Loop == nil && len(r.Actions) == 0 &&
+		opt.Keys.Label(l.Name, l.Value).OK() && alone(r, opt)
 }
 
 // alone reports whether a rule's matchers have the same meaning in a requirement: they read neither rule.matched nor variables.

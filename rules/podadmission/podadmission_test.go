@@ -2,15 +2,12 @@ package podadmission_test
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
@@ -96,99 +93,63 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func TestPodThatAsksForNothingIsLeftAlone(t *testing.T) {
-	in := podadmission.Input{Pod: pod(), Namespace: map[string]string{assayv1alpha1.SchedulerLabel: "assay"}, Settings: podadmission.Settings{Marker: true}}
+	in := podadmission.Input{Pod: pod(), Namespace: map[string]string{assayv1alpha1.SchedulerLabel: "assay"}}
 	if patch := podadmission.Decide(in); len(patch) > 0 {
 		t.Errorf("got %v", patch)
 	}
 }
 
-func TestAffinityIsAddedToEveryAlternative(t *testing.T) {
-	term := func(key string) corev1.NodeSelectorRequirement {
-		return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpExists}
-	}
-	amxTerm := corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}}
-	required := func(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-		}}
-	}
-	all := func(list ...corev1.NodeSelectorRequirement) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: list}
-	}
-	other, unlike := amxTerm, amxTerm
-	other.Values, unlike.Operator = []string{"false"}, corev1.NodeSelectorOpNotIn
-	spread := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
-	for name, test := range map[string]struct{ have, want *corev1.Affinity }{
-		"none":         {nil, required(all(amxTerm))},
-		"other":        {spread, &corev1.Affinity{PodAntiAffinity: spread.PodAntiAffinity, NodeAffinity: required(all(amxTerm)).NodeAffinity}},
-		"two":          {required(all(term("a")), all(term("b"))), required(all(term("a"), amxTerm), all(term("b"), amxTerm))},
-		"there":        {required(all(amxTerm)), required(all(amxTerm))},
-		"other value":  {required(all(other)), required(all(other, amxTerm))},
-		"other term":   {required(all(unlike)), required(all(unlike, amxTerm))},
-		"empty stays":  {required(corev1.NodeSelectorTerm{}, all(term("a"))), required(corev1.NodeSelectorTerm{}, all(term("a"), amxTerm))},
-		"fields count": {required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}}), required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{term("metadata.name")}, MatchExpressions: []corev1.NodeSelectorRequirement{amxTerm}})},
+// TestSelectorGetsTheLabel: the affinity of a pod stays as it is, because a node must match the selector and the affinity.
+func TestSelectorGetsTheLabel(t *testing.T) {
+	type M = map[string]string
+	for name, test := range map[string]struct{ have, want M }{
+		"none":        {nil, M{label: "true"}},
+		"other":       {M{"disk": "ssd"}, M{"disk": "ssd", label: "true"}},
+		"there":       {M{label: "true"}, M{label: "true"}},
+		"other value": {M{label: "false"}, M{label: "false", requirements.ImpossibleLabel: "true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := apply(t, podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.Affinity = test.have }), Requirements: reqs(t, amx), Labels: labels(t)})
-			if diff := cmp.Diff(test.want, got.Spec.Affinity); diff != "" {
+			two := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}},
+					{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n"}}}},
+				},
+			}}}
+			in := podadmission.Input{Requirements: reqs(t, amx), Labels: labels(t), Pod: pod(func(p *corev1.Pod) {
+				p.Spec.NodeSelector, p.Spec.Affinity = test.have, two
+			})}
+			got := apply(t, in)
+			if diff := cmp.Diff(test.want, got.Spec.NodeSelector); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(two, got.Spec.Affinity); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestSchedulerAndMarker(t *testing.T) {
-	const filter, score = assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource
-	marker, wishes := podadmission.Settings{Marker: true}, reqs(t, amx)
-	wishes.Preferred = append(wishes.Preferred, requirements.Preference{})
+func TestScheduler(t *testing.T) {
 	scheduler := map[string]string{assayv1alpha1.SchedulerLabel: "assay"}
 	for name, test := range map[string]struct {
-		reason    string
-		in        podadmission.Input
-		scheduler string
-		marks     []corev1.ResourceName
+		reason string
+		in     podadmission.Input
+		want   string
 	}{
-		"namespace":  {"the namespace names a scheduler", podadmission.Input{Pod: pod(), Namespace: scheduler}, "assay", nil},
-		"chosen":     {"whoever has chosen a scheduler keeps it", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine", nil},
-		"placed":     {"a pod that is placed needs no scheduler", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler, Settings: marker}, "default-scheduler", nil},
-		"policy":     {"a policy wins over the namespace", podadmission.Input{Pod: pod(), Namespace: scheduler, Policies: []*requirements.Policy{{}, {SchedulerName: "batch"}}}, "batch", nil},
-		"no marker":  {"the marker is off by default", podadmission.Input{Pod: pod()}, "default-scheduler", nil},
-		"marker":     {"the extender has to filter", podadmission.Input{Pod: pod(), Settings: marker}, "default-scheduler", []corev1.ResourceName{filter}},
-		"translated": {"nothing is left for the extender", podadmission.Input{Pod: pod(), Labels: labels(t), Settings: marker}, "default-scheduler", nil},
-		"preferred": {
-			"the extender has to score, and not to filter", podadmission.Input{Pod: pod(), Requirements: wishes, Labels: labels(t), Settings: marker},
-			"default-scheduler", []corev1.ResourceName{score},
-		},
-		"both": {
-			"the extender has to do both", podadmission.Input{Pod: pod(), Requirements: wishes, Settings: marker},
-			"default-scheduler", []corev1.ResourceName{filter, score},
-		},
-		"half": {
-			"a mark that somebody has made stays",
-			podadmission.Input{Pod: pod(func(p *corev1.Pod) {
-				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{score: resource.MustParse("1")}
-				p.Spec.Containers[0].Resources.Requests = p.Spec.Containers[0].Resources.Limits.DeepCopy()
-			}), Requirements: wishes, Settings: marker},
-			"default-scheduler", []corev1.ResourceName{filter, score},
-		},
+		"namespace": {"the namespace names a scheduler", podadmission.Input{Pod: pod(), Namespace: scheduler}, "assay"},
+		"chosen":    {"a scheduler that the pod names stays", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), Namespace: scheduler}, "mine"},
+		"placed":    {"a bound pod needs no scheduler", podadmission.Input{Pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), Namespace: scheduler}, "default-scheduler"},
+		"policy":    {"a policy wins over the namespace", podadmission.Input{Pod: pod(), Namespace: scheduler, Policies: []*requirements.Policy{{}, {SchedulerName: "batch"}}}, "batch"},
+		"neither":   {"nothing names a scheduler", podadmission.Input{Pod: pod()}, "default-scheduler"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if test.in.Requirements == nil {
-				test.in.Requirements = reqs(t, amx)
-			}
+			test.in.Requirements = reqs(t, amx)
 			got := apply(t, test.in)
-			for _, list := range []corev1.ResourceList{got.Spec.Containers[0].Resources.Requests, got.Spec.Containers[0].Resources.Limits} {
-				for name, amount := range list {
-					if _, mine := test.in.Pod.Spec.Containers[0].Resources.Limits[name]; !mine && !amount.IsZero() {
-						t.Errorf("%s: it asks for %v of %s, which those who do not know the mark would look for in vain", test.reason, &amount, name)
-					}
-				}
-				if marks := slices.Sorted(maps.Keys(list)); got.Spec.SchedulerName != test.scheduler || !slices.Equal(marks, test.marks) {
-					t.Errorf("%s: scheduler %s, marks %v", test.reason, got.Spec.SchedulerName, marks)
-				}
+			if got.Spec.SchedulerName != test.want {
+				t.Errorf("%s: scheduler %s, want %s", test.reason, got.Spec.SchedulerName, test.want)
 			}
 			if got.Annotations[assayv1alpha1.RequirementHashAnnotation] != test.in.Requirements.Hash() {
-				t.Errorf("what it asks for is not frozen: %v", got.Annotations)
+				t.Errorf("the pod has no hash of its requirements: %v", got.Annotations)
 			}
 		})
 	}
@@ -290,15 +251,14 @@ func TestPodsOfAMaterializedRequestGetItsLabel(t *testing.T) {
 		return podadmission.Rules{Set: set, Spec: &rule.Spec}
 	}
 	long := strings.Repeat("x", 70)
-	list := []podadmission.Rules{request("ml", "amx"), request("ml", long), request("other", "amx")}
+	list := []podadmission.Rules{request("ml", "amx"), request("other", "amx")}
 	labels := podadmission.LabelsOf(list, rules.Options{DefaultScope: "gpu"})
 	for name, want := range map[string]string{
-		"amx": "features.assay.dev/ml.amx", long: "features.assay.dev/ml." + long[:49] + "-", "unknown": "", "": "",
+		"amx": "features.assay.dev/ml.amx", long: "", "unknown": "", "": "",
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Labels: map[string]string{assayv1alpha1.FeatureRequestLabel: name}}}
-		term, ok := labels.For(reqs(t, amx).Required[0].Key, pod)
-		if ok != (want != "") || !strings.HasPrefix(term.Key, want) || len(term.Key) > len("features.assay.dev/")+63 {
-			t.Errorf("a pod that names %q gets %q, want %q", name, term.Key, want)
+		if label, _ := labels.For(reqs(t, amx).Required[0].Key, pod); label.Name != want {
+			t.Errorf("a pod that names %q gets %q, want %q", name, label.Name, want)
 		}
 	}
 }

@@ -26,25 +26,31 @@ func RequestOf(rule string) (namespace, name string, ok bool) {
 	return "", "", false
 }
 
-// hashLength is the number of hexadecimal digits that replace the end of a long label name.
+// ImpossibleLabel is a label that no node has: the label of a request has a dot between namespace and name. Pods that require
+// something contradictory get it, so that they wait and do not start on a node that they did not ask for.
+const ImpossibleLabel = assayv1alpha1.RequestLabelNamespace + "/invalid-feature-request"
+
+// LabelOf returns the label of the nodes that meet a materialized NodeFeatureRequest: ImpossibleLabel without a name, and if
+// <namespace>.<name> is too long for a label.
+func LabelOf(namespace, name string) string {
+	full := namespace + "." + name // unambiguous: a namespace contains no dot
+	if name == "" || len(full) > validation.LabelValueMaxLength {
+		return ImpossibleLabel
+	}
+	return assayv1alpha1.RequestLabelNamespace + "/" + full
+}
+
+// hashLength is the number of hexadecimal digits that replace the end of a long value of a taint.
 const hashLength = 10
 
-// LabelOf returns the label of the nodes that meet a materialized NodeFeatureRequest. If <namespace>.<name> is too long
-// for a label, its end is replaced by a hash.
-func LabelOf(namespace, name string) string {
-	return assayv1alpha1.RequestLabelNamespace + "/" + shorten(namespace+"."+name) // unambiguous: a namespace contains no dot
-}
-
 // TaintValue returns the value of the taint of nodes that no longer meet the requirements of an object: <namespace>.<name> of a
-// NodeFeatureRequest, the name of a NodeFeatureSchedulingPolicy, whose namespace is empty. It is shortened like a label.
+// NodeFeatureRequest, the name of a NodeFeatureSchedulingPolicy, whose namespace is empty. If it is too long, its end is replaced by
+// a hash.
 func TaintValue(namespace, name string) string {
-	if namespace == "" {
-		return shorten(name)
+	full := name
+	if namespace != "" {
+		full = namespace + "." + name
 	}
-	return shorten(namespace + "." + name)
-}
-
-func shorten(full string) string {
 	if len(full) > validation.LabelValueMaxLength {
 		sum := sha256.Sum256([]byte(full))
 		full = full[:validation.LabelValueMaxLength-hashLength-1] + "-" + hex.EncodeToString(sum[:])[:hashLength]

@@ -254,7 +254,7 @@ func (s *story) export(ctx context.Context) error {
 	return s.kubectl(ctx, "get", "nodepools", "--output=custom-columns=NAME:.metadata.name,LABELS:.spec.template.metadata.labels")
 }
 
-// admissionAddsTheLabel waits until the webhook knows the request: a pod that was created earlier would not get the node affinity.
+// admissionAddsTheLabel waits until the webhook knows the request: a pod that was created earlier would not get the node selector.
 func (s *story) admissionAddsTheLabel(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "admission adds the label", func(ctx context.Context) error {
 		p := &corev1.Pod{
@@ -264,8 +264,8 @@ func (s *story) admissionAddsTheLabel(ctx context.Context) error {
 		if err := s.api.Create(ctx, p, client.DryRunAll); err != nil {
 			return err
 		}
-		if p.Spec.Affinity == nil || !strings.Contains(p.Spec.Affinity.String(), label) {
-			return errors.New("the pod does not have the affinity")
+		if p.Spec.NodeSelector[label] != "true" {
+			return errors.New("the pod does not have the node selector")
 		}
 		return nil
 	})

@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -70,48 +68,6 @@ func (w *world) policies(t *testing.T) {
 	w.create(t, chosen)
 	if node := w.placed(t, chosen); node != "n410" {
 		t.Errorf("the pod that got a scheduler runs on %s, want n410", node)
-	}
-
-	w.install(t, policies.PodMarker)
-	other := w.namespace(t, nil)
-	const filter, score = assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource
-	for name, test := range map[string]struct {
-		change func(*corev1.Pod)
-		marks  []corev1.ResourceName
-	}{
-		"requires": {requires("AVX"), []corev1.ResourceName{filter}},
-		"prefers":  {prefers("AVX"), []corev1.ResourceName{score}},
-		"names":    {func(p *corev1.Pod) { p.Labels = map[string]string{assayv1alpha1.FeatureRequestLabel: "x"} }, []corev1.ResourceName{filter, score}},
-	} {
-		testkit.Eventually(t, "a pod that "+name+" gets its markers", func(ctx context.Context) error {
-			p := newPod(other, "asks", "", requests(corev1.ResourceCPU, "1"), test.change)
-			if err := w.api.Create(ctx, p, client.DryRunAll); err != nil {
-				return err
-			}
-			want := append([]corev1.ResourceName{}, test.marks...)
-			want = append(want, corev1.ResourceCPU)
-			for _, list := range []corev1.ResourceList{p.Spec.Containers[0].Resources.Limits, p.Spec.Containers[0].Resources.Requests} {
-				if got := slices.Sorted(maps.Keys(list)); !slices.Equal(got, want) {
-					return fmt.Errorf("its resources are %v", list)
-				}
-			}
-			return nil
-		})
-	}
-	before := w.proxy.count(marking + "-filter").Load()
-	plain := newPod(other, "plain", "")
-	w.create(t, plain)
-	w.placed(t, plain)
-	if n := w.proxy.count(marking+"-filter").Load() - before; n != 0 || len(plain.Spec.Containers[0].Resources.Limits) > 0 {
-		t.Errorf("a pod that asks for nothing gets %v, and makes %d requests", plain.Spec.Containers[0].Resources.Limits, n)
-	}
-	marked := newPod(other, "marked", "", requires("ByPolicy"))
-	w.create(t, marked)
-	if node := w.placed(t, marked); node != "n410" {
-		t.Errorf("the pod that got the marker runs on %s, want n410", node)
-	}
-	if w.proxy.count(marking+"-filter").Load() == before {
-		t.Error("the pod that got the marker never reached the extender")
 	}
 }
 

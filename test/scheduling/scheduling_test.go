@@ -35,19 +35,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Names of the schedulers: one that waits for the extender, one that continues without it, and the cluster's own, which only sends
-// it pods with the marker.
+// Names of the schedulers: one that waits for the extender, one that continues without it, and the cluster's own, which has none.
 const (
 	strict  = "assay"
 	lenient = "assay-lenient"
-	marking = corev1.DefaultSchedulerName
+	plain   = corev1.DefaultSchedulerName
 )
 
 func TestScheduling(t *testing.T) {
 	w := newWorld(t, 1000)
 	w.scheduler(t, strict, "", false)
 	w.scheduler(t, lenient, "", true)
-	w.markingScheduler(t, marking, ", percentageOfNodesToScore: 100", w.proxy.url+"/by/"+marking+"-filter", w.proxy.url+"/by/"+marking+"-score")
+	w.plainScheduler(t, plain)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
@@ -58,7 +57,6 @@ func TestScheduling(t *testing.T) {
 		{"ImpossiblePodSaysWhyAndIsPlacedOnceANodeGainsTheFeature", w.impossible},
 		{"PreemptionNeverEvictsForAMissingFeature", w.preemption},
 		{"PolicyAppliesToItsNamespaceOnly", w.policy},
-		{"PodsWithoutTheMarkerNeverReachTheExtender", w.marker},
 		{"ShippedPoliciesDoWhatTheirLanguageAllows", w.policies},
 		{"SchedulersShowTheirCertificatesAndAreToldWhatIsWrongWithThem", w.certificates},
 		{"SchedulersReadTheConfigurationsThatArePrintedForThem", w.printed},
@@ -225,47 +223,6 @@ func (w *world) policy(t *testing.T) {
 	w.placed(t, p)
 	if e := w.explain(t, p); len(e.Origins) != 1 {
 		t.Errorf("a pod of a namespace that is not labeled for scheduling asks for %v", e.Origins)
-	}
-}
-
-// marker: for the default scheduler, the extender must cost nothing for pods without requirements, and one request per decision for
-// the others.
-func (w *world) marker(t *testing.T) {
-	ns := w.namespace(t, nil)
-	asked := func() [2]int64 {
-		return [2]int64{w.proxy.count(marking + "-filter").Load(), w.proxy.count(marking + "-score").Load()}
-	}
-	before := asked()
-	for i := range 20 {
-		p := newPod(ns, fmt.Sprintf("plain-%d", i), marking)
-		w.create(t, p)
-		w.placed(t, p)
-	}
-	if n := asked(); n != before {
-		t.Errorf("20 pods that ask for nothing made requests: %v, before %v", n, before)
-	}
-	w.publish(t, "n400", "AVX", "Marked")
-	required := newPod(ns, "required", marking, requires("Marked"), requests(assayv1alpha1.MarkerResource, "0"))
-	w.create(t, required)
-	if node := w.placed(t, required); node != "n400" {
-		t.Errorf("the pod that requires it runs on %s, want n400", node)
-	}
-	after := asked()
-	if after[0] == before[0] || after[1] != before[1] {
-		t.Errorf("for a pod that prefers nothing it was asked %v times to filter and to score, before %v", after, before)
-	}
-	preferred := newPod(ns, "preferred", marking, prefers("Marked"), requests(assayv1alpha1.PreferenceMarkerResource, "0"))
-	w.create(t, preferred)
-	if node := w.placed(t, preferred); node != "n400" {
-		t.Errorf("the pod that prefers it runs on %s, want n400", node)
-	}
-	if n := asked(); n[0] != after[0] || n[1] == after[1] {
-		t.Errorf("for a pod that requires nothing it was asked %v times to filter and to score, before %v", n, after)
-	}
-	elsewhere := newPod(ns, "elsewhere", strict, requires("Marked"), requests(assayv1alpha1.MarkerResource, "0"))
-	w.create(t, elsewhere)
-	if node := w.placed(t, elsewhere); node != "n400" {
-		t.Errorf("a marked pod of a scheduler that does not know the mark runs on %s, want n400", node)
 	}
 }
 

@@ -24,12 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
@@ -63,13 +61,7 @@ func BenchmarkThroughput(b *testing.B) {
 	url := "http://" + address
 	nothing := w.echo(b)
 	schedulers := map[string]func(name string){
-		"none": func(name string) {
-			config := fmt.Sprintf("profiles: [{schedulerName: %s}]\nclientConnection: {qps: 5000, burst: 5000}\n", name)
-			if err := w.RunScheduler(b.Context(), name, []byte(config)); err != nil {
-				b.Fatal(err)
-			}
-		},
-		"marked":  func(name string) { w.markingScheduler(b, name, "", url, url) },
+		"none":    func(name string) { w.plainScheduler(b, name) },
 		"nothing": func(name string) { w.schedulerAt(b, name, nothing, "", "", true) },
 		"sampled": func(name string) { w.schedulerAt(b, name, url, "", "", true) },
 		"full":    func(name string) { w.schedulerAt(b, name, url, ", percentageOfNodesToScore: 100", "", true) },
@@ -80,14 +72,12 @@ func BenchmarkThroughput(b *testing.B) {
 		change          []func(*corev1.Pod)
 	}{
 		{without, "none", pods, nil},
-		{"AskForNothingMarked", "marked", pods, nil},
 		{"ExtenderThatDoesNothing", "nothing", pods, nil},
 		{"AskForNothing", "sampled", pods, nil},
 		{"Required", "sampled", pods, []func(*corev1.Pod){requires("AVX")}},
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
-		{"RequiredMarked", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b)}},
-		{"RequiredLabelled", "marked", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labeling("avx", "AVX"))}},
-		{"RequiredMaterialized", "none", pods, []func(*corev1.Pod){materialized(b, "AVX")}},
+		{"RequiredLabelled", "none", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labeling("avx", "AVX"))}},
+		{"RequiredMaterialized", "none", pods, []func(*corev1.Pod){selects("avx")}},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labeling("rare", "Rare"))}},
@@ -180,61 +170,38 @@ func labeling(label, flag string) *nfdv1alpha1.NodeFeatureRule {
 	}
 }
 
-// admitted mutates pods like admission with markers and such rules: a requirement that is equivalent to a label becomes node
-// affinity, which the scheduler evaluates before it samples nodes; a pod with another requirement gets the marker.
-func admitted(b *testing.B, inForce ...*nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
+// admitted mutates pods like admission with these rules: a requirement that is equivalent to a label becomes a node selector, which
+// the scheduler evaluates before it samples nodes.
+func admitted(b *testing.B, active ...*nfdv1alpha1.NodeFeatureRule) func(*corev1.Pod) {
 	var known []podadmission.Rules
-	for _, rule := range inForce {
+	for _, rule := range active {
 		set, report := rules.Compile(rule, rules.Options{})
 		if err := report.Errors.ToAggregate(); err != nil {
 			b.Fatal(err)
 		}
 		known = append(known, podadmission.Rules{Set: set, Spec: &rule.Spec})
 	}
-	in := podadmission.Input{Labels: podadmission.LabelsOf(known, rules.Options{}), Settings: podadmission.Settings{Marker: true}}
+	in := podadmission.Input{Labels: podadmission.LabelsOf(known, rules.Options{})}
 	requests := podrequirements.New(rules.Options{})
 	return func(p *corev1.Pod) {
 		in := in
 		in.Requirements, _ = requests.Of(p.Namespace, p.Labels, p.Annotations)
-		in.Pod = p.DeepCopy()
-		in.Pod.Spec.SchedulerName = "" // markers are only for pods of the default scheduler, which this scheduler represents
+		in.Pod = p
 		for _, step := range podadmission.Decide(in) {
-			switch value := step.Value.(type) {
-			case *corev1.Affinity:
-				p.Spec.Affinity = value
-			case *corev1.ResourceRequirements:
-				p.Spec.Containers[0].Resources = *value
+			if selector, ok := step.Value.(map[string]string); ok && step.Path == "/spec/nodeSelector" {
+				p.Spec.NodeSelector = selector
 			}
+		}
+		if p.Spec.NodeSelector == nil {
+			b.Fatal("admission has not added a node selector")
 		}
 	}
 }
 
-// materialized makes pods refer to a NodeFeatureRequest whose nodes have its label, and mutates them like admission. The scheduler needs
-// no extender for them.
-func materialized(b *testing.B, flag string) func(*corev1.Pod) {
-	request := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: requestNamespace, Name: strings.ToLower(flag)}}
-	request.Spec.Required, request.Spec.Materialize = requirement(flag), true
-	rule := requirements.RuleOf(request)
-	set, report := rules.CompileSpec(rule.Name, &rule.Spec, rules.Options{Keys: keys.Policy{Requests: true}})
-	if err := report.Errors.ToAggregate(); err != nil {
-		b.Fatal(err)
-	}
-	known := podrequirements.New(rules.Options{})
-	known.PutRequest(request)
-	in := podadmission.Input{Labels: podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: &rule.Spec}}, rules.Options{})}
+// selects is the node selector of the label of a materialized NodeFeatureRequest.
+func selects(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		in := in
-		in.Pod = p.DeepCopy()
-		in.Pod.Namespace, in.Pod.Labels = request.Namespace, map[string]string{assayv1alpha1.FeatureRequestLabel: request.Name}
-		in.Requirements, _ = known.Of(in.Pod.Namespace, in.Pod.Labels, nil)
-		for _, step := range podadmission.Decide(in) {
-			if value, ok := step.Value.(*corev1.Affinity); ok {
-				p.Spec.Affinity = value
-			}
-		}
-		if p.Spec.Affinity == nil {
-			b.Fatal("admission has not added node affinity")
-		}
+		p.Spec.NodeSelector = map[string]string{requirements.LabelOf(requestNamespace, name): "true"}
 	}
 }
 

@@ -180,18 +180,10 @@ extenders:
 	}
 }
 
-// markingScheduler runs a kube-scheduler of that name that only sends pods with a marker, as configured by assay scheduler-config
-// --marker: one address for requirements, one for preferences.
-func (w *world) markingScheduler(t testing.TB, name, profile, filter, score string) {
+// plainScheduler runs a kube-scheduler of that name without an extender.
+func (w *world) plainScheduler(t testing.TB, name string) {
 	t.Helper()
-	config := fmt.Sprintf("profiles: [{schedulerName: %s%s}]\nclientConnection: {qps: 5000, burst: 5000}\nextenders:\n", name, profile)
-	for _, question := range []struct{ url, verbs, mark string }{
-		{filter, "filterVerb: filter, preemptVerb: preempt", assayv1alpha1.MarkerResource},
-		{score, "prioritizeVerb: prioritize, weight: 5", assayv1alpha1.PreferenceMarkerResource},
-	} {
-		config += fmt.Sprintf("- {urlPrefix: %s, %s, nodeCacheCapable: true, httpTimeout: 1s,\n   managedResources: [{name: %s, ignoredByScheduler: true}]}\n",
-			question.url, question.verbs, question.mark)
-	}
+	config := fmt.Sprintf("profiles: [{schedulerName: %s}]\nclientConnection: {qps: 5000, burst: 5000}\n", name)
 	if err := w.RunScheduler(t.Context(), name, []byte(config)); err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,6 @@ const (
 	RequirementHashAnnotation = GroupName + "/requirement-hash"
 	// FeaturesGenerationAnnotation on a Node changes with its effective features, so that the scheduler retries unschedulable pods.
 	FeaturesGenerationAnnotation = GroupName + "/features-generation"
-	// MarkerResource and PreferenceMarkerResource are extended resources that mark pods for an extender of the default scheduler:
-	// the first for filtering, the second for scoring.
-	MarkerResource           = GroupName + "/features"
-	PreferenceMarkerResource = GroupName + "/preferences"
 	// SchedulingLabel on a Namespace enables NodeFeatureSchedulingPolicies for its pods if it has the value below.
 	SchedulingLabel        = GroupName + "/scheduling"
 	SchedulingLabelEnabled = "enabled"

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -41,7 +40,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 			orphans = append(orphans, name)
 		case failure(p) != "" && (p.Spec.SchedulerName == secondScheduler || asks):
 			unasked, message = append(unasked, name), failure(p)
-		case p.Spec.SchedulerName == corev1.DefaultSchedulerName && asks && !marked(p):
+		case p.Spec.SchedulerName == corev1.DefaultSchedulerName && asks:
 			unheard = append(unheard, name)
 		}
 	}
@@ -94,16 +93,4 @@ func failure(p *corev1.Pod) string {
 		}
 	}
 	return ""
-}
-
-// marked reports whether admission has added a marker resource for an extender of the default scheduler.
-func marked(p *corev1.Pod) bool {
-	for i := range p.Spec.Containers {
-		for _, mark := range []corev1.ResourceName{assayv1alpha1.MarkerResource, assayv1alpha1.PreferenceMarkerResource} {
-			if _, ok := p.Spec.Containers[i].Resources.Limits[mark]; ok {
-				return true
-			}
-		}
-	}
-	return false
 }
