@@ -14,9 +14,12 @@ import (
 // maxCaches is the maximum number of caches of one CPU; current CPUs have four, two of level one and one of each other level.
 const maxCaches = 16
 
-// caches publishes the size of each cache of the first CPU, and the number of last-level caches of the machine, see
-// Documentation/ABI/testing/sysfs-devices-system-cpu. It assumes that all CPUs are alike, since reading those of a large server
-// would take longer than everything else; on a hybrid processor the first CPU is a performance core.
+// fullCapacity is the capacity of the fastest CPUs of a machine, see Documentation/scheduler/sched-capacity.rst.
+const fullCapacity = 1024
+
+// caches publishes the size of each cache of a CPU, and the number of last-level caches of the machine, see
+// Documentation/ABI/testing/sysfs-devices-system-cpu. It reads one CPU, since reading all of a large server would take longer than
+// everything else: the first of the fastest.
 func caches(r *discovery.Result, h host.Host) {
 	online, err := onlineCPUs(h)
 	if err != nil {
@@ -24,9 +27,10 @@ func caches(r *discovery.Result, h host.Host) {
 	}
 	attributes := map[string]string{}
 	last, lastIndex := 0, ""
+	cpu := fastest(h, online)
 	for i := range maxCaches {
 		index := "/cache/index" + strconv.Itoa(i)
-		level, kind, size, err := cache(h, cpuDir(online[0])+index)
+		level, kind, size, err := cache(h, cpuDir(cpu)+index)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -34,12 +38,14 @@ func caches(r *discovery.Result, h host.Host) {
 			r.Problem(err)
 			return // the last level is not known
 		}
-		attributes["l"+strconv.Itoa(level)+kind+".bytes"] = strconv.FormatUint(size, 10)
+		if size > 0 {
+			attributes["l"+strconv.Itoa(level)+kind+".bytes"] = strconv.FormatUint(size, 10)
+		}
 		if level > last {
 			last, lastIndex = level, index
 		}
 	}
-	if len(attributes) == 0 {
+	if last == 0 {
 		return // a virtual machine may have none
 	}
 	n, _, err := groups(h, online, lastIndex+"/shared_cpu_list")
@@ -50,23 +56,53 @@ func caches(r *discovery.Result, h host.Host) {
 	r.Attributes(CacheFeature, attributes)
 }
 
-// cache reads one cache: its level, "d" or "i" for a data or instruction cache, and its size in bytes.
-func cache(h host.Host, dir string) (level int, kind string, size uint64, err error) {
-	var text [3]string
-	for i, name := range []string{"level", "type", "size"} {
-		if text[i], err = h.ReadAttribute(dir + "/" + name); err != nil {
-			return 0, "", 0, err
+// fastest returns the first CPU with the highest capacity. Where cores differ, as in big.LITTLE, the first CPU is often one of the
+// slow ones. Processors with equal cores, and x86, where the first CPU is fast, need no more than one read.
+func fastest(h host.Host, online []int) int {
+	best, highest := online[0], -1
+	for _, cpu := range online {
+		text, err := h.ReadAttribute(cpuDir(cpu) + "/cpu_capacity")
+		capacity, notNumber := strconv.Atoi(text)
+		if err != nil || notNumber != nil {
+			return online[0]
+		}
+		if capacity > highest {
+			best, highest = cpu, capacity
+		}
+		if capacity >= fullCapacity {
+			break
 		}
 	}
-	level, err = strconv.Atoi(text[0])
+	return best
+}
+
+// cache reads one cache: its level, "d" or "i" for a data or instruction cache, and its size in bytes, 0 if the firmware does not
+// describe it.
+func cache(h host.Host, dir string) (level int, kind string, size uint64, err error) {
+	text, err := h.ReadAttribute(dir + "/level")
+	if err != nil {
+		return 0, "", 0, err
+	}
+	level, err = strconv.Atoi(text)
 	if err != nil || level < 1 || level > 9 {
-		return 0, "", 0, fmt.Errorf("/%s: %q is not a cache level", dir, text[0])
+		return 0, "", 0, discovery.NotA("cache level", dir+"/level", text)
 	}
-	kind, ok := map[string]string{"Data": "d", "Instruction": "i", "Unified": ""}[text[1]]
+	text, err = h.ReadAttribute(dir + "/type")
+	if err != nil {
+		return 0, "", 0, err
+	}
+	kind, ok := map[string]string{"Data": "d", "Instruction": "i", "Unified": ""}[text]
 	if !ok {
-		return 0, "", 0, discovery.NotA("kind of cache", dir+"/type", text[1])
+		return 0, "", 0, discovery.NotA("kind of cache", dir+"/type", text)
 	}
-	size, err = ParseCacheSize(text[2])
+	text, err = h.ReadAttribute(dir + "/size")
+	if errors.Is(err, fs.ErrNotExist) {
+		return level, kind, 0, nil
+	}
+	if err != nil {
+		return 0, "", 0, err
+	}
+	size, err = ParseCacheSize(text)
 	if err != nil {
 		return 0, "", 0, fmt.Errorf("/%s: %w", dir, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,7 +117,8 @@ func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 	}
 	r.Flags(CPUIDFeature, flags)
 	for _, f := range flags {
-		if s.config.CPUID.wants(f) {
+		// POWER5+ is not a name that a label can have.
+		if s.config.CPUID.wants(f) && !strings.Contains(f, "+") {
 			r.Labels["cpu-cpuid."+f] = "true"
 		}
 	}
@@ -172,7 +174,7 @@ func architecture(h host.Host, facts host.CPUFacts) string {
 
 // modelName is the vendor's name of the model; architectures print it under different keys, or not at all.
 func modelName(info Info) string {
-	for _, key := range []string{"model name", "cpu", "uarch"} {
+	for _, key := range []string{"model name", "Model Name", "cpu", "uarch"} {
 		if name := info[key]; name != "" {
 			return strings.Join(strings.Fields(name), " ")
 		}
@@ -183,12 +185,7 @@ func modelName(info Info) string {
 // hypervisor returns the name of the hypervisor. IBM Z has no CPUID: /proc/sysinfo has the control program.
 func hypervisor(r *discovery.Result, h host.Host, facts host.CPUFacts) string {
 	if facts.Arch != "s390x" {
-		return strings.Map(func(r rune) rune {
-			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
-				return r
-			}
-			return '_' // not allowed in a label value
-		}, facts.Hypervisor)
+		return inLabel(facts.Hypervisor)
 	}
 	data, err := h.ReadFile("proc/sysinfo")
 	if err == nil && !bytes.Contains(data, []byte(":")) {
@@ -200,12 +197,17 @@ func hypervisor(r *discovery.Result, h host.Host, facts host.CPUFacts) string {
 	}
 	for line := range strings.Lines(string(data)) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.HasSuffix(strings.TrimSpace(key), "Control Program") {
-			// "KVM/Linux", "z/VM    7.3.0": a label has neither slashes nor spaces.
-			return strings.Join(strings.FieldsFunc(host.Clean([]byte(value)), func(r rune) bool { return r == ' ' || r == '/' }), "_")
+			return inLabel(host.Clean([]byte(value))) // such as "KVM/Linux" or "z/VM    7.3.0"
 		}
 	}
 	return "none"
 }
+
+// notInLabel are the characters that a label value cannot have.
+var notInLabel = regexp.MustCompile(`[^-A-Za-z0-9_.]+`)
+
+// inLabel returns a name as a label value, as NFD does.
+func inLabel(name string) string { return notInLabel.ReplaceAllString(name, "_") }
 
 // coprocessor detects the gzip accelerator of POWER, see Documentation/ABI/testing/sysfs-bus-vio.
 func coprocessor(r *discovery.Result, h host.Host) {

@@ -139,6 +139,16 @@ func TestAttributes(t *testing.T) {
 			feature: cpu.CacheFeature,
 			want:    map[string]string{"l1d.bytes": "32768", "l2.bytes": "1048576", "l2.count": "2"},
 		},
+		"caches of a fast core where the first CPUs are slow": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-3\n" +
+				"cpu0/cpu_capacity: 382\ncpu1/cpu_capacity: 382\ncpu2/cpu_capacity: 1024\ncpu3/cpu_capacity: 1024\n" +
+				"cpu0/cache/index0/level: 1\ncpu0/cache/index0/type: Data\ncpu0/cache/index0/size: 32K\n" +
+				"cpu2/cache/index0/level: 1\ncpu2/cache/index0/type: Data\ncpu2/cache/index0/size: 64K\n" +
+				"cpu2/cache/index1/level: 2\ncpu2/cache/index1/type: Unified\n" +
+				"cpu0/cache/index1/shared_cpu_list: 0-1\ncpu2/cache/index1/shared_cpu_list: 2-3\n",
+			feature: cpu.CacheFeature,
+			want:    map[string]string{"l1d.bytes": "65536", "l2.count": "2"}, // the device tree has no size of the second level
+		},
 		"caches that do not say who shares them": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 0\n" +
 				"cpu0/cache/index0/level: 1\ncpu0/cache/index0/type: Data\ncpu0/cache/index0/size: 32K\n",
@@ -215,7 +225,7 @@ VM00 Control Program: KVM/Linux
 -- sys/firmware/uv/ --
 prot_virt_host: 1
 `)
-	wantModel := map[string]string{"vendor_id": "IBM_S390", "id": "3931", "hypervisor": "KVM_Linux", "architecture": "s390x"}
+	wantModel := map[string]string{"vendor_id": "IBM_S390", "id": "3931", "family": "3933E8", "hypervisor": "KVM_Linux", "architecture": "s390x"}
 	if diff := cmp.Diff(wantModel, r.Features.Attributes[cpu.ModelFeature].Elements); diff != "" {
 		t.Errorf("model (-want +got):\n%s", diff)
 	}
@@ -280,7 +290,7 @@ func TestCapabilitiesOfOtherArchitectures(t *testing.T) {
 		"power":                       {facts: host.CPUFacts{Arch: "ppc64le", HWCAP: 0x10000000 | 0x80 | 2, HWCAP2: 0x80000000 | 0x00040000 | 0x00800000}, want: []string{"ALTIVEC", "ARCH_2_07", "ARCH_3_00", "ARCH_3_1", "TRUE_LE", "VSX"}},
 		"without an auxiliary vector": {facts: host.CPUFacts{Arch: "arm64"}, info: cpu.Info{"Features": "fp asimd"}, want: []string{"ASIMD", "FP"}},
 		"levels are cumulative":       {facts: host.CPUFacts{Arch: "amd64", X64Level: 3}, want: []string{"X86_64_V1", "X86_64_V2", "X86_64_V3"}},
-		"unknown architecture":        {facts: host.CPUFacts{Arch: "riscv64", HWCAP: 5}},
+		"unknown architecture":        {facts: host.CPUFacts{Arch: "mips64le", HWCAP: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, cpu.Flags(tt.facts, tt.info)); diff != "" {

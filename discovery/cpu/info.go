@@ -64,6 +64,18 @@ func (i Info) words(keys ...string) []string {
 	return nil
 }
 
+// first returns the value of the key with the given prefix and the lowest number: a CPU that is offline has none.
+func (i Info) first(prefix string) string {
+	value, lowest := "", -1
+	for k, v := range i {
+		digits, ok := strings.CutPrefix(k, prefix)
+		if n, err := strconv.Atoi(digits); ok && err == nil && (lowest < 0 || n < lowest) {
+			value, lowest = v, n
+		}
+	}
+	return value
+}
+
 // modelOf identifies a processor without CPUID.
 func modelOf(arch string, info Info) map[string]string {
 	m := map[string]string{}
@@ -87,9 +99,12 @@ func modelOf(arch string, info Info) map[string]string {
 	case "s390x":
 		set("vendor_id", strings.ReplaceAll(info["vendor_id"], "/", "_"))
 		// processor 0: version = FF,  identification = 123456,  machine = 3931
-		for part := range strings.SplitSeq(info["processor 0"], ",") {
-			if k, v, _ := strings.Cut(part, "="); strings.TrimSpace(k) == "machine" {
+		for part := range strings.SplitSeq(info.first("processor "), ",") {
+			switch k, v, _ := strings.Cut(part, "="); strings.TrimSpace(k) {
+			case "machine":
 				set("id", strings.TrimSpace(v))
+			case "identification":
+				set("family", strings.TrimSpace(v))
 			}
 		}
 	}
@@ -99,7 +114,7 @@ func modelOf(arch string, info Info) map[string]string {
 // implementers maps the implementer codes of the MIDR_EL1 register, from the Arm Architecture Reference Manual, to the names that
 // cpuid uses.
 var implementers = map[string]string{
-	"0x41": "ARM", "0x42": "Broadcom", "0x43": "Cavium", "0x44": "DEC", "0x46": "Fujitsu", "0x49": "Infineon",
-	"0x4d": "Motorola", "0x4e": "NVIDIA", "0x50": "AMCC", "0x51": "Qualcomm", "0x56": "Marvell", "0x61": "Apple",
-	"0x69": "Intel", "0xc0": "Ampere",
+	"0x41": "ARM", "0x42": "Broadcom", "0x43": "Cavium", "0x44": "DEC", "0x46": "Fujitsu", "0x48": "HiSilicon", "0x49": "Infineon",
+	"0x4d": "Motorola", "0x4e": "NVIDIA", "0x50": "AMCC", "0x51": "Qualcomm", "0x53": "Samsung", "0x56": "Marvell",
+	"0x61": "Apple", "0x69": "Intel", "0x6d": "Microsoft", "0x70": "Phytium", "0xc0": "Ampere",
 }

@@ -13,7 +13,7 @@ import (
 type CPUFacts struct {
 	// Arch is the architecture in Go's terms, such as amd64.
 	Arch string `json:"arch"`
-	// Vendor, Family and Model are from CPUID, or from the MIDR register on ARM.
+	// Vendor, Family and Model are from CPUID; x86 only.
 	Vendor string `json:"vendor,omitempty"`
 	Family int    `json:"family,omitempty"`
 	Model  int    `json:"model,omitempty"`
@@ -42,20 +42,14 @@ func (c CPUFacts) Has(flag string) bool { return slices.Contains(c.Flags, flag) 
 // thisCPU reads the facts of the processor that the program runs on.
 func thisCPU() CPUFacts {
 	c := &cpuid.CPU
-	f := CPUFacts{
-		Arch:         runtime.GOARCH,
-		Family:       c.Family,
-		Model:        c.Model,
-		AVX10Version: int(c.AVX10Level),
-		BaseHz:       c.Hz,
-	}
-	if c.VendorID != cpuid.VendorUnknown || runtime.GOARCH == "amd64" || runtime.GOARCH == "386" {
-		f.Vendor = c.VendorID.String()
-	}
+	f := CPUFacts{Arch: runtime.GOARCH}
 	f.HWCAP, f.HWCAP2 = hwcaps()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "386" {
+		// On ARM, cpuid has the identification of the core that this thread runs on, which can be another one each time.
 		return f
 	}
+	f.Vendor, f.Family, f.Model = c.VendorID.String(), c.Family, c.Model
+	f.AVX10Version, f.BaseHz = int(c.AVX10Level), c.Hz
 	f.Flags = c.FeatureSet()
 	slices.Sort(f.Flags)
 	f.X64Level = c.X64Level()

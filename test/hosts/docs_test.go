@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-project/assay/discovery/cpu"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/test/hosts"
 )
@@ -164,4 +165,19 @@ func keys[V any](m map[string]V) []string {
 		out = append(out, k)
 	}
 	return out
+}
+
+// TestLintKnowsEveryCapability: a rule that names one must not get the advice to write another.
+func TestLintKnowsEveryCapability(t *testing.T) {
+	known := lint.ElementNames("cpu.cpuid")
+	for _, arch := range cpu.Architectures() {
+		if arch == "riscv64" {
+			continue // letters, and whatever else a processor has
+		}
+		for _, name := range cpu.Capabilities(arch) {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s of %s is not in rules/lint/cpuflags.go", name, arch)
+			}
+		}
+	}
 }
