@@ -43,39 +43,3 @@ func BenchmarkEvalCold(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkEvalSeen evaluates a node with the same content as an earlier node.
-func BenchmarkEvalSeen(b *testing.B) {
-	for _, n := range []int{10, 100, 500} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			p, in := benchProgram(b, n), benchNode(b, "node-0", facts.NewInterner())
-			cache := rules.NewCache()
-			cache.Eval(p, in, nil).Labels()
-			in.Node.Name = "another"
-			b.ReportAllocs()
-			for b.Loop() {
-				cache.Eval(p, in, nil).Labels()
-			}
-		})
-	}
-}
-
-// BenchmarkEvalChanged evaluates 100 rules again after one attribute of the node changed. NFD takes 3.1 ms.
-func BenchmarkEvalChanged(b *testing.B) {
-	var obj nfdv1alpha1.NodeFeature
-	bench.Read(b, "node-0", &obj)
-	in := facts.NewInterner()
-	node := rules.Node{Name: obj.Name}
-	inputs := [2]rules.Input{{Node: node, Facts: facts.New(&obj.Spec.Features, in)}}
-	swap := obj.Spec.Features.Attributes["memory.numa"].Elements
-	swap["node_count"] = "4"
-	inputs[1] = rules.Input{Node: node, Facts: facts.New(&obj.Spec.Features, in)}
-	p, cache := benchProgram(b, 100), rules.NewCache()
-	o := cache.Eval(p, inputs[0], nil)
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		i++
-		o = cache.Eval(p, inputs[i%2], o)
-	}
-}

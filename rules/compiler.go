@@ -382,8 +382,6 @@ func (c *compiler) finish(r *rule) {
 	if i, ok := slices.BinarySearch(r.reads, nfdv1alpha1.RuleMatchedFeature); ok {
 		r.readsMatched, r.reads = true, slices.Delete(r.reads, i, i+1)
 	}
-	r.pure = !r.readsMatched && !r.readsVars && !r.readsNode && len(r.actions) == 0
-	r.id = r
 	if r.isFixed() {
 		r.fixed = r.always()
 	}

@@ -70,11 +70,8 @@ type Input struct {
 	Labels map[string]string
 }
 
-// Eval evaluates all rules for one node.
-func (p *Program) Eval(in Input) *Outcome { return p.eval(in, nil) }
-
-// eval evaluates all rules; remember may return cached results.
-func (p *Program) eval(in Input, remember *memory) *Outcome {
+// Eval evaluates all rules for one node. It keeps nothing: equal inputs are evaluated again.
+func (p *Program) Eval(in Input) *Outcome {
 	o := newOutcome(p, &in)
 	o.results = make([]*result, len(p.rules))
 	e := newEvaluation(p, &in)
@@ -84,7 +81,7 @@ func (p *Program) eval(in Input, remember *memory) *Outcome {
 			o.results[i] = skippedByFailure
 			continue
 		}
-		res := e.remembered(r, remember)
+		res := e.run(r)
 		o.results[i] = res
 		e.show(r, res)
 		if res.failed != nil && !p.opt.IgnoreFail {
@@ -127,30 +124,11 @@ type evaluation struct {
 	chosen   facts.Source              // features of the publishers that featureSources selects; nil until they are merged
 }
 
-// remembered returns the rule's result, from the cache if it depends only on features seen before. A cached result costs as many
-// steps as the first evaluation. If the node has less than RuleBudget left, the cache is neither read nor filled.
-func (e *evaluation) remembered(r *rule, m *memory) *result {
+// run evaluates one rule. An error in it does not affect other rules.
+func (e *evaluation) run(r *rule) *result {
 	if why := e.skips(r.set); why != "" {
 		return &result{skipped: why}
 	}
-	if m == nil || !r.pure || e.nodeBudget < RuleBudget {
-		return e.run(r)
-	}
-	key, ok := e.memoryKey(r)
-	if !ok {
-		return e.run(r)
-	}
-	if res := m.get(key); res != nil {
-		e.nodeBudget -= res.steps
-		return res
-	}
-	res := e.run(r)
-	m.put(key, res)
-	return res
-}
-
-// run evaluates one rule. An error in it does not affect other rules.
-func (e *evaluation) run(r *rule) *result {
 	e.begin(r)
 	src := e.sourceFor(r.set)
 	matched, err := e.matches(r, src)
@@ -311,7 +289,7 @@ func (e *evaluation) sourceFor(s *RuleSet) facts.Source {
 
 // show makes the outputs of a rule visible to later rules.
 func (e *evaluation) show(r *rule, res *result) {
-	if len(e.program.chained) > 0 && e.matched.add(r, res) {
+	if e.program.chained && e.matched.add(r, res) {
 		e.showMatched(e.src)
 	}
 	if !r.set.readsVars {

@@ -56,15 +56,12 @@ type Program struct {
 	sets  []*RuleSet
 	rules []*rule
 
-	// reads are the names of the features that rules read; readers holds, for each, the rules that read it.
-	reads   []string
-	readers map[string][]int
-	// derived holds the features that early and preprocess rules create; they differ between nodes.
-	derived map[string]bool
+	// reads are the names of the features that rules read, sorted.
+	reads []string
 	// perNode is set if outcomes depend on the node itself, not only on its features.
 	perNode bool
-	// chained are the rules that read outputs of earlier rules; matched are the names that they look up, unless allMatched is set.
-	chained    []int
+	// chained is set if a rule reads outputs of earlier rules; matched are the names that they look up, unless allMatched is set.
+	chained    bool
 	matched    map[string]bool
 	allMatched bool
 }
@@ -72,7 +69,7 @@ type Program struct {
 // Link orders sets into a program: by phase, then by priority (higher first), then by name. If a built-in set has the same name as
 // another one, it comes second.
 func Link(opt Options, sets ...*RuleSet) *Program {
-	p := &Program{opt: opt, readers: map[string][]int{}, derived: map[string]bool{}, matched: map[string]bool{}}
+	p := &Program{opt: opt, matched: map[string]bool{}}
 	for _, s := range sets {
 		c := *s
 		p.sets = append(p.sets, &c)
@@ -84,30 +81,25 @@ func Link(opt Options, sets ...*RuleSet) *Program {
 			cmp.Compare(a.Name, b.Name),
 		)
 	})
+	reads := map[string]bool{}
 	for i, s := range p.sets {
 		s.index = i
 		for _, r := range s.rules {
 			p.include(s, r)
+			for _, name := range r.reads {
+				reads[name] = true
+			}
 		}
 	}
-	p.reads = facts.SortedKeys(p.readers)
+	p.reads = facts.SortedKeys(reads)
 	return p
 }
 
 func (p *Program) include(s *RuleSet, r *rule) {
-	i := len(p.rules)
 	linked := *r
 	linked.set = s
 	p.rules = append(p.rules, &linked)
-	for _, name := range r.reads {
-		p.readers[name] = append(p.readers[name], i)
-	}
-	for _, name := range r.derives {
-		p.derived[name] = true
-	}
-	if r.readsMatched || r.readsVars {
-		p.chained = append(p.chained, i)
-	}
+	p.chained = p.chained || r.readsMatched || r.readsVars
 	s.readsVars = s.readsVars || r.readsVars
 	for _, name := range r.matchedNames {
 		p.matched[name] = true

@@ -178,30 +178,24 @@ func (o *Outcome) Deleters(kind keys.Kind, key string) (out []*RuleSet) {
 
 // Given is a key that an object writes on a node. Set is nil if a NodeFeature requests the label.
 type Given struct {
-	Set  *RuleSet
-	Kind keys.Kind
-	Key  string
+	Set   *RuleSet
+	Kind  keys.Kind
+	Key   string
+	Value string // of a taint: without key and effect
 }
 
-// AllGiven returns the keys that outcomes write on Nodes. Outcomes that share results count once.
-func AllGiven(outcomes iter.Seq[*Outcome]) iter.Seq[Given] {
+// Given iterates over the keys that the outcome writes on the Node.
+func (o *Outcome) Given() iter.Seq[Given] {
 	return func(yield func(Given) bool) {
-		seen := map[*lazy]bool{}
-		for o := range outcomes {
-			if seen[o.merged] {
-				continue
-			}
-			seen[o.merged] = true
-			spaces := o.get().spaces
-			for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint, keys.Condition} {
-				for _, c := range spaces[kind].claims {
-					g := Given{Kind: kind, Key: c.key}
-					if c.rule != nil {
-						g.Set = c.rule.set
-					}
-					if c.key != "" && !yield(g) {
-						return
-					}
+		spaces := o.get().spaces
+		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint, keys.Condition} {
+			for _, c := range spaces[kind].claims {
+				g := Given{Kind: kind, Key: c.key, Value: spaces[kind].values[c.key]}
+				if c.rule != nil {
+					g.Set = c.rule.set
+				}
+				if c.key != "" && !yield(g) {
+					return
 				}
 			}
 		}

@@ -218,22 +218,22 @@ spec:
 		t.Errorf("an annotation is deleted by %v", got)
 	}
 	var all []string
-	for g := range rules.AllGiven(slices.Values([]*rules.Outcome{o, o})) {
+	for g := range o.Given() {
 		name := "NodeFeature"
 		if g.Set != nil {
 			name = g.Set.Name
 		}
-		all = append(all, fmt.Sprint(g.Kind, " ", g.Key, " by ", name))
+		all = append(all, fmt.Sprint(g.Kind, " ", g.Key, "=", g.Value, " by ", name))
 	}
 	slices.Sort(all)
 	want := []string{
-		"annotation " + feature + "a by one", "label " + feature + "a by one", "label " + feature + "b by two", "label " + feature + "lost by one",
-		"label " + feature + "requested by NodeFeature", "taint vendor.io/t:NoSchedule by two",
+		"annotation " + feature + "a=1 by one", "label " + feature + "a=1 by one", "label " + feature + "b=1 by two", "label " + feature + "lost=1 by one",
+		"label " + feature + "requested=1 by NodeFeature", "taint vendor.io/t:NoSchedule= by two",
 	}
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Errorf("all given (-want +got):\n%s", diff)
 	}
-	for range rules.AllGiven(slices.Values([]*rules.Outcome{o})) {
+	for range o.Given() {
 		break
 	}
 	var matched []string

@@ -15,7 +15,6 @@ import (
 type rule struct {
 	ref  Ref
 	set  *RuleSet
-	id   *rule // identifies the compiled rule in all programs that link it
 	keys *keys.Policy
 
 	features   *match.Matcher   // nil: no matchFeatures
@@ -42,7 +41,6 @@ type rule struct {
 	readsVars      bool // reads variables of its object
 	readsNode      bool // reads the node's name or metadata
 	readsElements  bool // reads the elements that its matchers matched
-	pure           bool // depends only on the features in reads
 }
 
 // assignments returns the number of outputs of a rule, without those of templates and actions.

@@ -57,9 +57,8 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 
 // onNodes prints one line per node, or a list of results.
 func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, names []string) error {
-	cache := rules.NewCache()
 	outcomes := make([]*rules.Outcome, len(names))
-	input.Each(len(names), func(i int) { outcomes[i] = cache.Eval(program, w.fleet.Input(names[i]), nil) })
+	input.Each(len(names), func(i int) { outcomes[i] = program.Eval(w.fleet.Input(names[i])) })
 	failed := false
 	rows := &table{}
 	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")

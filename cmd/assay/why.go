@@ -15,7 +15,6 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
-	"github.com/assay-project/assay/rules"
 )
 
 // whyFlags are the flags of assay why.
@@ -126,7 +125,7 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 		}
 		view.Put(n)
 	}
-	view.SetProgram(program, rules.NewCache())
+	view.SetProgram(program)
 	view.SetSynced()
 	known, err := f.all(cmd.Context(), c, w)
 	return &extender.Decider{Index: view, Requirements: known}, err

@@ -50,7 +50,6 @@ type program struct {
 	uid        types.UID
 	generation int64
 	rules      *rules.Program
-	cache      *rules.Cache
 	errors     field.ErrorList
 	warnings   []warning.Warning
 }
@@ -89,7 +88,7 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	}
 	found := review.Review(obj, r.opt.Known)
 	p := &program{
-		uid: obj.UID, generation: obj.Generation, rules: rules.Link(r.opt.Known.Rules, found.Set), cache: rules.NewCache(),
+		uid: obj.UID, generation: obj.Generation, rules: rules.Link(r.opt.Known.Rules, found.Set),
 		errors: found.Errors, warnings: found.Warnings,
 	}
 	r.programs.Put(key, p, found.Set.Size())
@@ -103,7 +102,7 @@ func (p *program) members(nodes []*inputs.State) []string {
 		in := n.Input
 		in.Labels = nil
 		matched := false
-		p.cache.Eval(p.rules, in, nil).Matched(func(string) { matched = true })
+		p.rules.Eval(in).Matched(func(string) { matched = true })
 		if matched {
 			out = append(out, in.Node.Name)
 		}

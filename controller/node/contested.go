@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -53,31 +51,10 @@ func (m *memo) undone(s plan.Step) bool {
 	if s.Kind == keys.Resource && s.Old == "0" {
 		return false
 	}
-	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || m.outcome == nil || m.unsure || m.left[name(s)] {
+	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || m.unsure || m.left[name(s)] {
 		return false
 	}
-	value, ok := wanted(m.outcome, s)
-	return ok && value == s.New
-}
-
-// wanted returns the value that an outcome has for the key of a step.
-func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
-	switch s.Kind {
-	case keys.Label:
-		value, ok = o.Labels()[s.Key]
-	case keys.Annotation:
-		value, ok = o.Annotations()[s.Key]
-	case keys.Resource:
-		value, ok = o.ExtendedResources()[s.Key]
-	case keys.Condition:
-		value, ok = o.NodeConditions()[s.Key]
-	case keys.Taint:
-		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return t.Key+":"+string(t.Effect) == s.Key })
-		if ok = i >= 0; ok {
-			value = o.Taints()[i].Value
-		}
-	}
-	return value, ok
+	return m.given.Has(s.Kind, s.Key, s.New)
 }
 
 // passed records the result of a pass: p is the part of the desired plan that was carried out, or attempted.

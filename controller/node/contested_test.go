@@ -12,6 +12,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -25,6 +26,16 @@ func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
 		t.Fatal(report.Errors)
 	}
 	return rules.Link(rules.Options{}, set).Eval(rules.Input{})
+}
+
+// givenBy returns what a node remembers of an outcome that was carried out.
+func givenBy(o *rules.Outcome) *provenance.Given {
+	givers := map[string]provenance.Giver{}
+	for g := range o.Given() {
+		id := provenance.IDOf(g.Set)
+		givers[id] = provenance.Giver{ID: id}
+	}
+	return provenance.GivenBy(o, provenance.NewEdition(givers))
 }
 
 // TestContestedKeysAreCorrectedThreeTimesAnHour has another client change one key of a node every second, for four hours.
@@ -57,8 +68,8 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Now())
 			events := record.NewFakeRecorder(100)
 			r := &Reconciler{clock: clock, events: events}
-			known := &memo{outcome: outcomeOf(t, tc.rule)}
-			o := known.outcome
+			o := outcomeOf(t, tc.rule)
+			known := &memo{given: givenBy(o)}
 			state := plan.State{Annotations: map[string]string{
 				nfdv1alpha1.FeatureLabelsAnnotation: "a", nfdv1alpha1.TaintsAnnotation: "example.com/a=ours:NoSchedule",
 			}}
@@ -99,7 +110,7 @@ func TestAKubeletThatStartsIsNoContest(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
 	o := outcomeOf(t, nfdv1alpha1.Rule{ExtendedResources: map[string]string{"example.com/a": "4"}})
-	known := &memo{outcome: o}
+	known := &memo{given: givenBy(o)}
 	zero := corev1.ResourceList{"example.com/a": resource.MustParse("0")}
 	state := plan.State{
 		Annotations: map[string]string{nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/a"}, Capacity: zero, Allocatable: zero,
@@ -129,7 +140,7 @@ func TestOwnChangesAreNoContest(t *testing.T) {
 			if len(p.Steps) != 1 {
 				t.Fatalf("value %d is left alone for %s", i, again)
 			}
-			known.outcome = o
+			known.given = givenBy(o)
 			if attempt < 2 {
 				known.passed(wished, p, clock.Now(), errConflict)
 				continue

@@ -144,14 +144,14 @@ func TestWhatAnotherClientChangedBack(t *testing.T) {
 		known memo
 		want  []string
 	}{
-		"Missing":         {plan.State{Annotations: record}, memo{outcome: o}, all},
-		"Changed":         {other, memo{outcome: o}, all},
-		"ResetByAKubelet": {zero, memo{outcome: o}, []string{all[0], all[1], all[3]}},
-		"NotRecorded":     {plan.State{}, memo{outcome: o}, nil},
+		"Missing":         {plan.State{Annotations: record}, memo{given: givenBy(o)}, all},
+		"Changed":         {other, memo{given: givenBy(o)}, all},
+		"ResetByAKubelet": {zero, memo{given: givenBy(o)}, []string{all[0], all[1], all[3]}},
+		"NotRecorded":     {plan.State{}, memo{given: givenBy(o)}, nil},
 		"FirstPass":       {plan.State{Annotations: record}, memo{}, nil},
-		"UnknownState":    {plan.State{Annotations: record}, memo{outcome: o, unsure: true}, nil},
-		"NeverWritten":    {plan.State{Annotations: record}, memo{outcome: o, left: map[string]bool{all[0]: true}}, all[1:]},
-		"AnotherValue":    {plan.State{Annotations: record}, memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/a": "2"}})}, nil},
+		"UnknownState":    {plan.State{Annotations: record}, memo{given: givenBy(o), unsure: true}, nil},
+		"NeverWritten":    {plan.State{Annotations: record}, memo{given: givenBy(o), left: map[string]bool{all[0]: true}}, all[1:]},
+		"AnotherValue":    {plan.State{Annotations: record}, memo{given: givenBy(outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/a": "2"}}))}, nil},
 	} {
 		p := plan.Compute(tc.state, want, plan.Policy{Taints: true})
 		var got []string
@@ -226,9 +226,9 @@ func TestAnObjectThatChangedIsTheCause(t *testing.T) {
 		past  provenance.Record
 		want  bool
 	}{
-		"SameAsInTheLastPass":    {memo{gave: o, gaveBy: &inForce{givers: givers("2")}}, provenance.Record{}, false},
-		"OtherThanInTheLastPass": {memo{gave: o, gaveBy: &inForce{givers: givers("1")}}, provenance.Record{}, true},
-		"NewSinceTheLastPass":    {memo{gave: o, gaveBy: &inForce{}}, provenance.Record{}, true},
+		"SameAsInTheLastPass":    {memo{given: provenance.GivenBy(o, provenance.NewEdition(givers("2")))}, provenance.Record{}, false},
+		"OtherThanInTheLastPass": {memo{given: provenance.GivenBy(o, provenance.NewEdition(givers("1")))}, provenance.Record{}, true},
+		"NewSinceTheLastPass":    {memo{given: provenance.GivenBy(o, provenance.NewEdition(nil))}, provenance.Record{}, true},
 		"SameAsRecorded":         {memo{}, provenance.Record{Objects: entry("2")}, false},
 		"OtherThanRecorded":      {memo{}, provenance.Record{Objects: entry("1")}, true},
 		"NotInAWholeRecord":      {memo{}, provenance.Record{Whole: true}, true},
@@ -271,7 +271,7 @@ func TestAnEventOfARuleIsEmittedOnce(t *testing.T) {
 		want        int
 	}{"New": {nil, first, 1}, "Again": {first, first, 0}, "Another": {first, second, 1}} {
 		events := record.NewFakeRecorder(9)
-		(&Reconciler{events: events}).say(t.Context(), &corev1.Node{}, tc.before, tc.now)
+		sayAfter(t, events, tc.before, tc.now)
 		if got := len(events.Events); got != tc.want {
 			t.Errorf("%s: %d Events, want %d", name, got, tc.want)
 		}

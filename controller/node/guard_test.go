@@ -55,8 +55,8 @@ func TestADisabledOutputNeedsNoEvidence(t *testing.T) {
 // A process that has not seen the worker's object removes nothing that the node had before; what is added later can be removed.
 func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
 	r := &Reconciler{policy: plan.Policy{Taints: true}}
-	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})}
-	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, now: &inForce{}, outcome: known.outcome, past: &provenance.Record{}}
+	known, o := &memo{}, outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})
+	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, now: &inForce{}, outcome: o, past: &provenance.Record{}}
 	state := plan.State{Labels: map[string]string{"vendor.io/old": "1"}, Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old"}}
 	p, wait := r.unproven(t.Context(), plan.Compute(state, plan.Desired{Labels: map[string]string{"vendor.io/new": "1"}}, plan.Policy{}), j)
 	if got := stepKeys(p); !slices.Equal(got, []string{"vendor.io/new"}) || wait != 0 {
@@ -73,8 +73,8 @@ func TestNothingIsRemovedWhileTheWorkersFactsAreUnknown(t *testing.T) {
 // although the worker's facts were still unknown (found by seed 90494 of the simulator).
 func TestNothingIsRemovedWhenTheCacheIsCompleteWhileTheWorkersFactsAreUnknown(t *testing.T) {
 	r := &Reconciler{policy: plan.Policy{Taints: true}}
-	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})}
-	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, incomplete: true, now: &inForce{}, outcome: known.outcome, past: &provenance.Record{}}
+	known, o := &memo{}, outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})
+	j := &judge{r: r, known: known, node: &corev1.Node{}, blind: true, incomplete: true, now: &inForce{}, outcome: o, past: &provenance.Record{}}
 	state := plan.State{Labels: map[string]string{"vendor.io/old": "1"}, Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "vendor.io/old"}}
 	p := plan.Compute(state, plan.Desired{}, plan.Policy{})
 	r.unproven(t.Context(), p.Without(plan.Step.Takes), j)
@@ -97,9 +97,9 @@ func TestAKeyThatAnotherRuleNamesOutlivesAnEditWhileTheFactsAreUnknown(t *testin
 			{Name: "any", LabelsTemplate: "{{range .a.b}}{{.Name}}=1\n{{end}}", MatchFeatures: match},
 		}},
 	}, rules.Options{})
-	known := &memo{outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}}), kept: map[string]bool{}}
+	known, o := &memo{kept: map[string]bool{}}, outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"new": "1"}})
 	j := &judge{
-		r: r, known: known, node: &corev1.Node{}, blind: true, outcome: known.outcome, past: &provenance.Record{},
+		r: r, known: known, node: &corev1.Node{}, blind: true, outcome: o, past: &provenance.Record{},
 		now: &inForce{sets: map[string]*rules.RuleSet{set.ID(): set}},
 	}
 	state := plan.State{

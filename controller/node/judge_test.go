@@ -129,7 +129,10 @@ func TestAPassRemembersWhatTheNodeHas(t *testing.T) {
 	} {
 		j := &judge{
 			known: &memo{held: before}, past: &provenance.Record{}, outcome: tc.outcome,
-			now: &inForce{givers: map[string]provenance.Giver{set.ID(): {ID: set.ID()}}, linked: &assembly.Linked{}},
+			now: &inForce{
+				givers:  map[string]provenance.Giver{set.ID(): {ID: set.ID()}},
+				edition: provenance.NewEdition(map[string]provenance.Giver{set.ID(): {ID: set.ID()}}),
+			},
 		}
 		j.carry(wish, tc.p, tc.err)
 		var held []string
@@ -140,7 +143,7 @@ func TestAPassRemembersWhatTheNodeHas(t *testing.T) {
 		if !slices.Equal(held, tc.held) {
 			t.Errorf("%s: held %v, want %v", name, held, tc.held)
 		}
-		if got := j.known.gave == tc.outcome; got != tc.gave {
+		if got := j.known.given.Has(keys.Label, "v.io/new", "1"); got != tc.gave {
 			t.Errorf("%s: the outcome is on the Node: %t, want %t", name, got, tc.gave)
 		}
 	}

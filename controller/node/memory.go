@@ -10,7 +10,6 @@ import (
 
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -24,13 +23,14 @@ type memory struct {
 // memo is the state of one node. Only one pass uses it at a time, since the queue never processes a name concurrently.
 type memo struct {
 	uid      types.UID
-	outcome  *rules.Outcome // of the last pass; nil: there was none
-	written  string         // resourceVersion of the last write
-	nudged   time.Time      // when schedulers were last notified of changed features
+	written  string    // resourceVersion of the last write
+	nudged   time.Time // when schedulers were last notified of changed features
 	refusals map[string]refusal
 
-	gave   *rules.Outcome // of the last pass that was carried out; nil: there was none
-	gaveBy *inForce       // the objects that were active at that time
+	given *provenance.Given // by the rules in the last pass that was carried out; nil: there was none
+	said  map[any]bool      // messages of the rules in the last pass; nil: none
+	// rejected counts the outputs that the last pass did not write.
+	rejected rejections
 	// held lists, by kind and key, the objects that could have given keys that the Node has and the outcome does not have.
 	held map[string]heldKey
 

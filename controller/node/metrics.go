@@ -42,7 +42,7 @@ func newMetrics() *metrics {
 		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "nfd_master_nodefeaturerule_processing_duration_seconds",
 			Help:    "Time to evaluate all rules for one node.",
-			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // one node takes a microsecond from the cache, otherwise some milliseconds
+			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // 100 rules take 0.15 ms on a node, costly ones up to 10 ms
 		}),
 	}
 	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -57,11 +57,13 @@ func newMetrics() *metrics {
 	return m
 }
 
-// rejected counts outputs of rules that are not written.
-func (m *metrics) rejected(o *rules.Outcome) {
+// rejections counts, for one node, rules that fail and outputs that are not written.
+type rejections struct{ errors, labels, resources, taints int }
+
+func rejectionsOf(o *rules.Outcome) (n rejections) {
 	for _, r := range o.Faulty() {
 		if r.Err != nil {
-			m.errors.Inc()
+			n.errors++
 		}
 	}
 	for _, r := range o.Rejected() {
@@ -70,11 +72,20 @@ func (m *metrics) rejected(o *rules.Outcome) {
 		}
 		switch r.Kind {
 		case keys.Label:
-			m.labels.Inc()
+			n.labels++
 		case keys.Resource:
-			m.resources.Inc()
+			n.resources++
 		case keys.Taint:
-			m.taints.Inc()
+			n.taints++
 		}
 	}
+	return n
+}
+
+// count adds them.
+func (m *metrics) count(n rejections) {
+	m.errors.Add(float64(n.errors))
+	m.labels.Add(float64(n.labels))
+	m.resources.Add(float64(n.resources))
+	m.taints.Add(float64(n.taints))
 }

@@ -61,7 +61,7 @@ func TestRejectedOutputsAreCountedByKind(t *testing.T) {
 		return c
 	}
 	m := &metrics{errors: counter("errors"), labels: counter("labels"), resources: counter("resources"), taints: counter("taints")}
-	m.rejected(outcome)
+	m.count(rejectionsOf(outcome))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

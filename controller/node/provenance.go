@@ -19,17 +19,19 @@ import (
 
 // inForce holds the objects of one program.
 type inForce struct {
-	linked *assembly.Linked
-	givers map[string]provenance.Giver
-	sets   map[string]*rules.RuleSet
+	generation int64
+	givers     map[string]provenance.Giver
+	edition    *provenance.Edition // the same givers
+	sets       map[string]*rules.RuleSet
 }
 
 // inForce returns the objects of a program. They are computed once per program.
 func (r *Reconciler) inForce(linked *assembly.Linked) *inForce {
 	r.forceMu.Lock()
 	defer r.forceMu.Unlock()
-	if r.force == nil || r.force.linked != linked {
-		next := &inForce{linked: linked, givers: provenance.Objects(linked.Program, r.settings), sets: map[string]*rules.RuleSet{}}
+	if r.force == nil || r.force.generation != linked.Generation {
+		next := &inForce{generation: linked.Generation, givers: provenance.Objects(linked.Program, r.settings), sets: map[string]*rules.RuleSet{}}
+		next.edition = provenance.NewEdition(next.givers)
 		for _, s := range linked.Program.Sets() {
 			next.sets[s.ID()] = s
 		}
@@ -136,10 +138,8 @@ func (j *judge) givers(s plan.Step) []provenance.Giver {
 	if held, ok := j.known.held[name(s)]; ok {
 		return held.givers
 	}
-	if j.known.gave != nil {
-		if set, ok := j.known.gave.Giver(s.Kind, s.Key); ok {
-			return []provenance.Giver{j.known.gaveBy.givers[provenance.IDOf(set)]}
-		}
+	if by, ok := j.known.given.Giver(s.Kind, s.Key); ok {
+		return []provenance.Giver{by}
 	}
 	return j.past.Givers(keyOf(s))
 }
@@ -154,10 +154,7 @@ func (j *judge) giver(s plan.Step) string {
 
 // gave reports whether a key followed from what this process saw in the last pass. A key that it holds does not.
 func (j *judge) gave(s plan.Step) bool {
-	if j.known.gave == nil {
-		return false
-	}
-	_, ok := j.known.gave.Giver(s.Kind, s.Key)
+	_, ok := j.known.given.Giver(s.Kind, s.Key)
 	return ok
 }
 
@@ -183,8 +180,8 @@ func (j *judge) overruled(s plan.Step) bool {
 // changed reports whether an active object has changed since the last pass over the node.
 func (j *judge) changed(id string) bool {
 	now := j.now.givers[id]
-	if j.known.gave != nil {
-		before, ok := j.known.gaveBy.givers[id]
+	if j.known.given != nil {
+		before, ok := j.known.given.Edition.Giver(id)
 		return !ok || before.Print != now.Print
 	}
 	before := j.past.Objects[id]
@@ -228,13 +225,13 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 	}
 	j.known.held = held
 	if err == nil {
-		j.known.gave, j.known.gaveBy = j.outcome, j.now
+		j.known.given = provenance.GivenBy(j.outcome, j.now.edition)
 	}
 }
 
 // pass returns the data of the pass that the book records.
 func (j *judge) pass() provenance.Pass {
-	out := provenance.Pass{Generation: j.now.linked.Generation, Outcome: j.known.gave}
+	out := provenance.Pass{Generation: j.now.generation, Given: j.known.given}
 	for _, held := range j.known.held {
 		for _, g := range held.givers {
 			out.Held = append(out.Held, provenance.Gave{Giver: g, Key: held.key})

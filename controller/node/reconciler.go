@@ -98,8 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	r.reportLeftOut(ctx, &node, state.LeftOut)
-	before := known.outcome
-	outcome := r.eval(linked, state.Input, before)
+	outcome := r.eval(linked.Program, state.Input)
 	generation, due := r.nudge(&node, state.Features, known)
 	wish := r.plan(&node, outcome, generation)
 	j := &judge{
@@ -113,8 +112,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		wait, err = r.carryOut(ctx, wish, p, j)
 		again = sooner(again, wait)
 	}
-	known.outcome = outcome
-	r.report(ctx, &node, known, before, outcome, wish)
+	r.report(ctx, &node, known, outcome, wish)
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
@@ -153,10 +151,10 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	return again, r.book.Passed(ctx, node.Name, j.pass())
 }
 
-func (r *Reconciler) eval(linked *assembly.Linked, in rules.Input, before *rules.Outcome) *rules.Outcome {
+func (r *Reconciler) eval(program *rules.Program, in rules.Input) *rules.Outcome {
 	start := r.clock.Now()
 	defer func() { r.metrics.evaluation.Observe(r.clock.Since(start).Seconds()) }()
-	return linked.Cache.Eval(linked.Program, in, before)
+	return program.Eval(in)
 }
 
 // plan converts an outcome to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that

@@ -18,7 +18,7 @@ import (
 )
 
 // report updates metrics and emits new messages of the rules.
-func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, before, o *rules.Outcome, p *plan.Plan) {
+func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, o *rules.Outcome, p *plan.Plan) {
 	var complaints []rulestats.Complaint
 	complain := func(s plan.Step, why string) {
 		if origin, _ := o.Origin(s.Kind, s.Key); origin.Object != "" {
@@ -42,10 +42,11 @@ func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo,
 		}
 	}
 	r.stats.Report(node.Name, o, complaints...)
-	if before != o {
-		r.metrics.rejected(o)
-		r.say(ctx, node, before, o)
+	if rejected := rejectionsOf(o); rejected != known.rejected { // each pass would count the same ones again
+		known.rejected = rejected
+		r.metrics.count(rejected)
 	}
+	known.said = r.say(ctx, node, known.said, o)
 }
 
 // reportLeftOut reports NodeFeatures that are ignored because of an error or a budget.
@@ -68,34 +69,30 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 	}
 }
 
-// say emits messages of the rules for a node that have not been emitted yet.
-func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before, o *rules.Outcome) {
-	said := map[any]bool{}
-	if before != nil {
-		for _, e := range before.Events() {
-			said[e] = true
+// say emits messages of the rules for a node, except for those that the last pass has emitted or skipped, and returns those of this one.
+func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before map[any]bool, o *rules.Outcome) (said map[any]bool) {
+	isNew := func(message any) bool {
+		if said == nil {
+			said = map[any]bool{}
 		}
-		for _, m := range before.Messages() {
-			said[m] = true
-		}
-		if before.Failed != nil {
-			said[*before.Failed] = true
-		}
+		said[message] = true
+		return !before[message]
 	}
-	if o.Failed != nil && !said[*o.Failed] {
+	if o.Failed != nil && isNew(*o.Failed) {
 		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", failure(o.Failed))
 	}
 	for _, e := range o.Events() {
-		if !said[e] {
+		if isNew(e) {
 			r.events.Event(node, e.Type, e.Reason, e.Message)
 		}
 	}
 	log := slog.New(logr.ToSlogHandler(logf.FromContext(ctx)))
 	for _, m := range o.Messages() {
-		if !said[m] {
+		if isNew(m) {
 			log.Log(ctx, levels[m.Level], "Rule logged a message", "rule", m.Ref.String(), "message", m.Text)
 		}
 	}
+	return said
 }
 
 // levels are the levels of the action log.

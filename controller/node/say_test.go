@@ -57,6 +57,16 @@ level=ERROR msg="Rule logged a message" rule=r/r message=d
 	}
 }
 
+// sayAfter emits the messages of an outcome in the pass after that of another one, if that is not nil.
+func sayAfter(t *testing.T, events record.EventRecorder, before, now *rules.Outcome) {
+	t.Helper()
+	var said map[any]bool
+	if before != nil {
+		said = (&Reconciler{events: record.NewFakeRecorder(9)}).say(t.Context(), &corev1.Node{}, nil, before)
+	}
+	(&Reconciler{events: events}).say(t.Context(), &corev1.Node{}, said, now)
+}
+
 // TestAFailureIsSaidOnce: an Event is emitted for a new failure only, also if no earlier rule failed a node.
 func TestAFailureIsSaidOnce(t *testing.T) {
 	outcome := func(spec string) *rules.Outcome {
@@ -79,7 +89,7 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 		"ForAnotherReason": {failed, other, 1}, "NoMore": {failed, fine, 0},
 	} {
 		events := record.NewFakeRecorder(9)
-		(&Reconciler{events: events}).say(t.Context(), &corev1.Node{}, tc.before, tc.now)
+		sayAfter(t, events, tc.before, tc.now)
 		if got := len(events.Events); got != tc.want {
 			t.Errorf("%s: %d events, want %d", name, got, tc.want)
 		}

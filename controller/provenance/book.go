@@ -24,9 +24,9 @@ type Gave struct {
 type Pass struct {
 	// Generation of the rules that were carried out.
 	Generation int64
-	// Outcome of the rules that is on the Node; nil if none.
-	Outcome *rules.Outcome
-	// Held lists the objects that gave keys that the Node has and the outcome does not have.
+	// Given lists the keys that the rules gave the Node; nil if there are none.
+	Given *Given
+	// Held lists the objects that gave keys that the Node has and the rules do not give.
 	Held []Gave
 }
 
@@ -203,19 +203,8 @@ func (b *Book) finish(ctx context.Context) bool {
 
 // fill adds the keys that nodes have. The caller holds the lock.
 func (b *Book) fill(next *Record) {
-	outcomes := func(yield func(*rules.Outcome) bool) {
-		for _, p := range b.passes {
-			if p.Outcome != nil && !yield(p.Outcome) {
-				return
-			}
-		}
-	}
-	for g := range rules.AllGiven(outcomes) {
-		if e := next.Objects[IDOf(g.Set)]; e != nil {
-			e.Add(KeyOf(g.Kind, g.Key))
-		}
-	}
 	for _, p := range b.passes {
+		p.Given.fill(next)
 		for _, g := range p.Held {
 			if e := next.Objects[g.ID]; e != nil {
 				e.Add(g.Key)

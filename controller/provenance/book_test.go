@@ -195,7 +195,7 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		b := l.opened()
 		l.cover(b, "n1", gave(id, prefix+"before"), gave(id, prefix+"now"), gave("gone", prefix+"gone"), gave("unsettled", prefix+"unsettled"))
 		l.states["gone"], l.states["unsettled"] = Gone, Unsettled
-		return l, b, Pass{Generation: 1, Outcome: o}, id
+		return l, b, Pass{Generation: 1, Given: GivenBy(o, NewEdition(l.inForce))}, id
 	}
 	t.Run("All", func(t *testing.T) {
 		l, b, pass, id := start(t)

@@ -3,6 +3,8 @@ package rulestats
 
 import (
 	"fmt"
+	"maps"
+	"math/bits"
 	"slices"
 	"sort"
 	"sync"
@@ -15,6 +17,7 @@ type Stats struct {
 	mu      sync.Mutex
 	nodes   map[string]*contribution
 	objects map[string]*counts
+	names   []string // of the objects, by number
 	changed func(object string)
 
 	complete completeness
@@ -22,14 +25,14 @@ type Stats struct {
 
 // contribution is what one node adds to the counts.
 type contribution struct {
-	outcome    *rules.Outcome
-	complaints []Complaint
-	failures   map[string]string          // by object: message
-	conflicts  map[string]map[string]bool // by object: descriptions of conflicts
-	failed     *rules.Failure             // the rule whose fail action froze the node
+	matched   []uint64                   // a bit for each object, by number
+	failures  map[string]string          // by object: message
+	conflicts map[string]map[string]bool // by object: descriptions of conflicts
+	failed    *rules.Failure             // the rule whose fail action froze the node
 }
 
 type counts struct {
+	number    int // of the object
 	matched   int
 	failures  map[string]string // by node: message
 	conflicts map[string]int    // by description: number of nodes
@@ -67,15 +70,16 @@ func New(changed func(object string)) *Stats {
 // Complaint is a problem with the rules of an object on a node in addition to the outcome.
 type Complaint struct{ Object, Message string }
 
-// Report replaces the contribution of a node. It returns quickly if nothing has changed.
+// Report replaces the contribution of a node.
 func (t *Stats) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
+	next := contribute(outcome, complaints)
 	t.mu.Lock()
+	outcome.Matched(func(object string) { next.match(t.of(object).number) })
 	old := t.nodes[node]
-	if old != nil && old.outcome == outcome && slices.Equal(old.complaints, complaints) {
+	if old.equal(next) {
 		t.mu.Unlock()
 		return
 	}
-	next := contribute(outcome, complaints)
 	touched := map[string]bool{}
 	t.subtract(node, old, touched)
 	t.add(node, next, touched)
@@ -132,7 +136,7 @@ func (t *Stats) Summary(object string) Summary {
 }
 
 func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
-	c := &contribution{outcome: o, complaints: complaints, failed: o.Failed}
+	c := &contribution{failed: o.Failed}
 	for _, r := range o.Faulty() {
 		if r.Err != nil {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
@@ -164,11 +168,29 @@ func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
 	return c
 }
 
-// matched returns the objects that match the node. It is not kept, because it would have a few kB for each node.
-func (c *contribution) matched() map[string]bool {
-	out := map[string]bool{}
-	c.outcome.Matched(func(object string) { out[object] = true })
-	return out
+// match sets the bit of an object that matches the node.
+func (c *contribution) match(object int) {
+	for len(c.matched) <= object/64 {
+		c.matched = append(c.matched, 0)
+	}
+	c.matched[object/64] |= 1 << (object % 64)
+}
+
+// matching iterates over the numbers of the objects that match the node.
+func (c *contribution) matching(yield func(object int) bool) {
+	for i, word := range c.matched {
+		for ; word != 0; word &= word - 1 {
+			if !yield(64*i + bits.TrailingZeros64(word)) {
+				return
+			}
+		}
+	}
+}
+
+func (c *contribution) equal(o *contribution) bool {
+	return c != nil && slices.Equal(c.matched, o.matched) && maps.Equal(c.failures, o.failures) &&
+		maps.EqualFunc(c.conflicts, o.conflicts, maps.Equal[map[string]bool]) &&
+		(c.failed == o.failed || c.failed != nil && o.failed != nil && *c.failed == *o.failed)
 }
 
 func (c *contribution) fail(object, message string) {
@@ -183,16 +205,17 @@ func (c *contribution) fail(object, message string) {
 func (t *Stats) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
-		c = &counts{failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
+		c = &counts{number: len(t.names), failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
 		t.objects[object] = c
+		t.names = append(t.names, object)
 	}
 	return c
 }
 
 func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
-	for object := range c.matched() {
-		t.of(object).matched++
-		touched[object] = true
+	for i := range c.matching {
+		t.of(t.names[i]).matched++
+		touched[t.names[i]] = true
 	}
 	for object, message := range c.failures {
 		t.of(object).failures[node] = message
@@ -215,9 +238,9 @@ func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) 
 	if c == nil {
 		return
 	}
-	for object := range c.matched() {
-		t.of(object).matched--
-		touched[object] = true
+	for i := range c.matching {
+		t.of(t.names[i]).matched--
+		touched[t.names[i]] = true
 	}
 	for object := range c.failures {
 		delete(t.of(object).failures, node)

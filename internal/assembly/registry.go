@@ -34,8 +34,6 @@ type Registry struct {
 // Linked is the program at one point in time.
 type Linked struct {
 	Program *rules.Program
-	// Cache caches results across nodes. When the program changes, it keeps the results of unchanged rules.
-	Cache *rules.Cache
 	// Generation is incremented with each change of the rules.
 	Generation int64
 }
@@ -90,7 +88,7 @@ func (r *Registry) Ready() {
 		if r.linked != nil {
 			return false
 		}
-		r.linked = &Linked{Cache: rules.NewCache()}
+		r.linked = &Linked{}
 		close(r.ready)
 		return true
 	})
@@ -141,20 +139,15 @@ func (r *Registry) link() {
 	}
 	next := *r.linked
 	next.Program = rules.Link(r.opt, sets...)
-	next.Cache.Keep(next.Program)
 	r.linked = &next
 }
 
 // update changes the rules. The program is linked on the next use, so that a start with 500 objects links once.
 func (r *Registry) update(change func() bool) {
 	r.mu.Lock()
-	before := len(r.objects)
 	changed := change()
 	if changed && r.linked != nil {
-		r.linked = &Linked{Cache: r.linked.Cache, Generation: r.linked.Generation + 1}
-		if len(r.objects) < before {
-			r.link() // a standby may not use the program for a long time, and cached results keep deleted rules in memory
-		}
+		r.linked = &Linked{Generation: r.linked.Generation + 1}
 	}
 	ready := r.linked != nil
 	r.mu.Unlock()

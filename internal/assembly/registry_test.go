@@ -34,11 +34,11 @@ func TestDeletedRulesAreForgotten(t *testing.T) {
 		gone = append(gone, weak.Make(set))
 	}
 	before := r.Program()
-	before.Cache.Eval(before.Program, in, nil).Labels()
+	before.Program.Eval(in).Labels()
 	r.Replace(nil, []string{"o0", "o2"})
-	before.Cache.Eval(before.Program, in, nil) // an evaluation that was in progress
+	before.Program.Eval(in) // an evaluation that was in progress
 	after := r.Program()
-	after.Cache.Eval(after.Program, in, nil).Labels()
+	after.Program.Eval(in).Labels()
 	runtime.GC()
 	runtime.GC()
 	for i, want := range []bool{false, true, false} {

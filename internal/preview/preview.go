@@ -94,16 +94,16 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 		return nil, 0, 0, false
 	}
 	matched = map[int]int{}
-	cache := rules.NewCache()
-	for _, in := range inputs {
-		if ctx.Err() != nil { // a node takes at most milliseconds, see rules.NodeBudget
-			return nil, 0, 0, false
-		}
-		for _, r := range cache.Eval(program, *in, nil).Rules() {
+	program.EvalEach(inputs, func(_ int, o *rules.Outcome) bool {
+		for _, r := range o.Rules() {
 			if r.Matched && r.Object == set.Name {
 				matched[r.Index]++
 			}
 		}
+		return ctx.Err() == nil // a node takes at most milliseconds, see rules.NodeBudget
+	})
+	if ctx.Err() != nil {
+		return nil, 0, 0, false
 	}
 	return matched, len(inputs), all, true
 }

@@ -24,7 +24,6 @@ import (
 // Runner runs tests. It reads and compiles each file once. It is safe for concurrent use.
 type Runner struct {
 	interner *facts.Interner
-	cache    *rules.Cache
 	mu       sync.Mutex
 	programs map[string]*once[*program]
 	features map[string]*once[[]manifest.Published]
@@ -61,7 +60,7 @@ func (p problem) has(text string) bool {
 // NewRunner returns a Runner.
 func NewRunner() *Runner {
 	return &Runner{
-		interner: facts.NewInterner(), cache: rules.NewCache(),
+		interner: facts.NewInterner(),
 		programs: map[string]*once[*program]{}, features: map[string]*once[[]manifest.Published]{},
 	}
 }
@@ -166,7 +165,7 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 		node.Name = t.settings.Node
 	}
 	in, _, err := gather.Input(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list, r.interner)
-	return r.cache.Eval(compiled.Program, in, nil), compiled.problems, err
+	return compiled.Program.Eval(in), compiled.problems, err
 }
 
 func (r *Runner) published(path string) ([]manifest.Published, error) {

@@ -23,6 +23,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	nodecontroller "github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -38,7 +39,7 @@ import (
 
 // maxNodeBytes is the maximum memory of one more node in a controller: its Node with about a hundred labels, its NodeFeature with the
 // facts that no other node has, and what the controllers remember of it. Facts that other nodes have too are not counted.
-const maxNodeBytes = 7 << 10
+const maxNodeBytes = 8 << 10
 
 // TestMemoryOfANode measures the live heap, which does not depend on the time of garbage collections.
 func TestMemoryOfANode(t *testing.T) {
@@ -68,17 +69,17 @@ func liveHeap() int {
 
 // remembered is what a controller keeps of its nodes.
 type remembered struct {
-	hosts    hosts
-	kinds    map[int][]string // the names of their sets
-	cache    *inputstest.Cache
-	stored   stored // Nodes
-	sets     *featuresets.Store
-	nodes    *inputs.Nodes
-	program  *rules.Program
-	results  *rules.Cache
-	stats    *rulestats.Stats
-	changes  *flap.Changes
-	outcomes []*rules.Outcome
+	hosts   hosts
+	kinds   map[int][]string // the names of their sets
+	cache   *inputstest.Cache
+	stored  stored // Nodes
+	sets    *featuresets.Store
+	nodes   *inputs.Nodes
+	program *rules.Program
+	edition *provenance.Edition
+	stats   *rulestats.Stats
+	changes *flap.Changes
+	given   []*provenance.Given
 }
 
 func newRemembered(t *testing.T) *remembered {
@@ -95,10 +96,11 @@ func newRemembered(t *testing.T) *remembered {
 		t.Fatal(err)
 	}
 	f := &remembered{
-		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), stored: newStored(t), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...), results: rules.NewCache(),
+		hosts: h, kinds: map[int][]string{}, cache: inputstest.New(), stored: newStored(t), sets: featuresets.New(namespace), program: rules.Link(rules.Options{}, compiled...),
 		nodes:   inputs.New(inputs.Options{Policy: gather.Policy{Namespace: namespace}}),
 		changes: flap.NewChanges(clock.RealClock{}), stats: rulestats.New(func(string) {}),
 	}
+	f.edition = provenance.NewEdition(provenance.Objects(f.program, ""))
 	if err := f.nodes.Watch(t.Context(), f.cache); err != nil {
 		t.Fatal(err)
 	}
@@ -109,23 +111,23 @@ func newRemembered(t *testing.T) *remembered {
 func (f *remembered) add(t *testing.T, count int) {
 	t.Helper()
 	for range count {
-		number := len(f.outcomes)
+		number := len(f.given)
 		name := fmt.Sprintf("node-%05d", number)
 		f.cache.Put(f.published(t, number, name))
-		outcome := f.pass(t, f.received(t, name, nil), nil)
+		outcome := f.pass(t, f.received(t, name, nil))
 		n := f.received(t, name, outcome.Labels())
 		f.changes.Add(name, slices.Sorted(maps.Keys(outcome.Labels())))
-		f.outcomes = append(f.outcomes, f.pass(t, n, outcome))
+		f.given = append(f.given, provenance.GivenBy(f.pass(t, n), f.edition))
 	}
 }
 
-func (f *remembered) pass(t *testing.T, n *corev1.Node, before *rules.Outcome) *rules.Outcome {
+func (f *remembered) pass(t *testing.T, n *corev1.Node) *rules.Outcome {
 	t.Helper()
 	state, err := f.nodes.Of(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome := f.results.Eval(f.program, state.Input, before)
+	outcome := f.program.Eval(state.Input)
 	f.stats.Report(n.Name, outcome)
 	return outcome
 }

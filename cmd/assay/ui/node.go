@@ -40,7 +40,7 @@ func newNodePage(d *data, name, query string) *nodePage {
 	if n == nil {
 		return nil
 	}
-	o := d.cache.Eval(d.Program, n.Input, nil)
+	o := d.Program.Eval(n.Input)
 	p := &nodePage{
 		Name: name, Query: query, Published: n.Published, HasObject: n.Object != nil,
 		Outcome: newOutcome(o, comparison{n.Object, d.Known.Withholding, true}), Tree: newTree(n.Input.Facts, query, d.Snapshot),

@@ -39,8 +39,15 @@ type ruleRow struct {
 
 func newRulesPage(d *data) *rulesPage {
 	matched := map[string]int{}
-	for _, o := range d.all() {
-		o.Matched(func(object string) { matched[object]++ })
+	list := d.Program.Rules()
+	for _, v := range d.all() {
+		objects := map[string]bool{}
+		for i, r := range list {
+			if v.matches(i) && !objects[r.Object] {
+				objects[r.Object] = true
+				matched[r.Object]++
+			}
+		}
 	}
 	p := &rulesPage{Nodes: len(d.Nodes)}
 	for i := range d.Rules {
@@ -118,11 +125,12 @@ func newRulePage(d *data, name string, matchedPage, unmatchedPage int) *rulePage
 		p.Conditions = append(p.Conditions, condition{c.Type, string(c.Status), c.Reason, c.Message, age})
 	}
 	var matched, unmatched []string
-	for _, o := range d.all() {
-		if p.count(o) {
-			matched = append(matched, o.Node)
+	list := d.Program.Rules()
+	for i, v := range d.all() {
+		if node := d.Nodes[i].Input.Node.Name; p.count(list, &v) {
+			matched = append(matched, node)
 		} else {
-			unmatched = append(unmatched, o.Node)
+			unmatched = append(unmatched, node)
 		}
 	}
 	p.nearest(d, unmatched)
@@ -130,25 +138,25 @@ func newRulePage(d *data, name string, matchedPage, unmatchedPage int) *rulePage
 	return p
 }
 
-// count adds the outcome of a node and reports whether a rule of the object matches it.
-func (p *rulePage) count(o *rules.Outcome) bool {
-	matched, i := false, 0
-	for _, r := range o.Rules() {
+// count adds the verdict on a node and reports whether a rule of the object matches it.
+func (p *rulePage) count(list []rules.Ref, v *verdict) bool {
+	matched, part := false, 0
+	for i, r := range list {
 		if r.Object != p.Name {
 			continue
 		}
-		if i == len(p.Parts) {
+		if part == len(p.Parts) {
 			p.Parts = append(p.Parts, rulePart{Name: r.Rule})
 		}
-		part := &p.Parts[i]
-		i++
-		if r.Matched {
-			part.Matched++
+		of := &p.Parts[part]
+		part++
+		if v.matches(i) {
+			of.Matched++
 			matched = true
 		}
-		if r.Err != nil {
-			part.Errors++
-			part.Error = cmp.Or(part.Error, r.Err.Error())
+		if err := v.errors[i]; err != nil {
+			of.Errors++
+			of.Error = cmp.Or(of.Error, err.Error())
 		}
 	}
 	return matched

@@ -58,19 +58,25 @@ type Source func(ctx context.Context) (*Snapshot, error)
 type data struct {
 	*Snapshot
 	place map[string]int
-	cache *rules.Cache
 
-	outcomesOnce, viewOnce sync.Once
-	outcomes               []*rules.Outcome
+	verdictsOnce, viewOnce sync.Once
+	verdicts               []verdict
 	nodes                  *index.Index
 }
 
+// verdict is which rules of the program match one node, and which fail on it, by their index. An outcome takes 45 kB with 100 rules.
+type verdict struct {
+	matched []uint64 // a bit for each rule
+	errors  map[int]error
+}
+
+func (v *verdict) matches(rule int) bool { return v.matched[rule/64]&(1<<(rule%64)) != 0 }
+
 func newData(s *Snapshot) *data {
-	d := &data{Snapshot: s, place: make(map[string]int, len(s.Nodes)), cache: rules.NewCache()}
+	d := &data{Snapshot: s, place: make(map[string]int, len(s.Nodes))}
 	if d.Program == nil {
 		d.Program = rules.Link(s.Known.Rules)
 	}
-	d.cache.Keep(d.Program)
 	for i := range s.Nodes {
 		d.place[s.Nodes[i].Input.Node.Name] = i
 	}
@@ -85,20 +91,37 @@ func (d *data) node(name string) *Node {
 	return nil
 }
 
-// all returns the outcomes of all nodes, in order.
-func (d *data) all() []*rules.Outcome {
-	d.outcomesOnce.Do(func() {
-		d.outcomes = make([]*rules.Outcome, len(d.Nodes))
-		input.Each(len(d.Nodes), func(i int) { d.outcomes[i] = d.cache.Eval(d.Program, d.Nodes[i].Input, nil) })
+// all returns the verdicts on all nodes, in order.
+func (d *data) all() []verdict {
+	d.verdictsOnce.Do(func() {
+		d.verdicts = make([]verdict, len(d.Nodes))
+		input.Each(len(d.Nodes), func(i int) { d.verdicts[i] = verdictOf(d.Program.Eval(d.Nodes[i].Input)) })
 	})
-	return d.outcomes
+	return d.verdicts
+}
+
+func verdictOf(o *rules.Outcome) verdict {
+	list := o.Rules()
+	v := verdict{matched: make([]uint64, (len(list)+63)/64)}
+	for i, r := range list {
+		if r.Matched {
+			v.matched[i/64] |= 1 << (i % 64)
+		}
+		if r.Err != nil {
+			if v.errors == nil {
+				v.errors = map[int]error{}
+			}
+			v.errors[i] = r.Err
+		}
+	}
+	return v
 }
 
 // fleet returns the index of the nodes on which requirements are evaluated.
 func (d *data) fleet() *index.Index {
 	d.viewOnce.Do(func() {
 		d.nodes = index.New()
-		d.nodes.SetProgram(d.Program, d.cache)
+		d.nodes.SetProgram(d.Program)
 		for i := range d.Nodes {
 			n := index.Node{Input: d.Nodes[i].Input}
 			if object := d.Nodes[i].Object; object != nil {

@@ -166,8 +166,7 @@ func (f *Follower) update(c inputs.Change) {
 // link updates the Index with the active rules.
 func (f *Follower) link() {
 	if f.opt.Rules != nil {
-		linked := f.opt.Rules.Program()
-		f.view.SetProgram(linked.Program, linked.Cache)
+		f.view.SetProgram(f.opt.Rules.Program().Program)
 	}
 }
 

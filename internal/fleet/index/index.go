@@ -6,7 +6,6 @@
 package index
 
 import (
-	"maps"
 	"strings"
 	"sync"
 
@@ -56,7 +55,6 @@ type Index struct {
 	maxWork int    // for one requirement on all nodes; see the constant
 
 	program *rules.Program
-	cache   *rules.Cache
 	// synced is set once every object that existed at the start is known.
 	synced bool
 }
@@ -68,9 +66,6 @@ type node struct {
 	// labels and annotations are all of the Node's; see complete.
 	labels, annotations stringmap.Map
 	seen                int64
-
-	outcome *rules.Outcome
-	matched map[string]string
 }
 
 // stale reports whether the facts were no longer confirmed at a time in seconds since 1970; 0 means any time, without reading the
@@ -145,24 +140,24 @@ func (v *Index) Put(n Node) {
 		i = v.number(name)
 		v.nodes[i] = node{name: name}
 		v.assign(i, n)
+		of := &produced{index: v, node: &v.nodes[i]}
 		for _, s := range v.sets {
-			s.judge(v, i)
+			s.judge(v, i, of)
 		}
 		return
 	}
 	old := v.nodes[i]
 	v.assign(i, n)
+	of := &produced{index: v, node: &v.nodes[i]}
 	for _, r := range v.readers {
 		if facts.Lookup(old.in.Facts, r.key).ID() != facts.Lookup(n.Input.Facts, r.key).ID() {
-			v.judgeAll(r.sets, i)
+			v.judgeAll(r.sets, i, of)
 		}
 	}
 	if now := &v.nodes[i]; len(v.perNode) > 0 && !(old.labels.Equal(now.labels) && old.annotations.Equal(now.annotations)) {
-		v.judgeAll(v.perNode, i)
+		v.judgeAll(v.perNode, i, of)
 	}
-	if len(v.chained) > 0 && !maps.Equal(old.matched, v.nodes[i].matched) {
-		v.judgeAll(v.chained, i)
-	}
+	v.judgeAll(v.chained, i, of)
 }
 
 // Seen updates when the facts of a node were last confirmed; see Node. It is cheaper than Put.
@@ -190,15 +185,55 @@ func (v *Index) Remove(name string) {
 	}
 }
 
-// SetProgram replaces the rules whose outputs requirements can read as rule.matched, and the cache of their results, which can be
-// shared with others that evaluate the same rules.
-func (v *Index) SetProgram(p *rules.Program, results *rules.Cache) {
+// SetProgram replaces the rules whose outputs requirements can read as rule.matched. It evaluates the requirements that do in batches:
+// other requests are served in between, and get for each node the answer of the old rules or of the new ones.
+func (v *Index) SetProgram(p *rules.Program) {
+	v.mu.Lock()
+	v.program = p
+	v.mu.Unlock()
+	for next := 0; v.judgeChained(&next); {
+	}
+}
+
+// judgeChained evaluates one batch of nodes for the requirements that read outputs of rules, and reports whether nodes are left.
+func (v *Index) judgeChained(next *int) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.program, v.cache = p, results
-	if len(v.chained) > 0 {
-		v.produce(func(i int32) { v.judgeAll(v.chained, i) })
+	v.pass++
+	for work := 0; *next < len(v.nodes) && len(v.chained) > 0; *next++ {
+		if work > turnWork {
+			return true
+		}
+		if n := &v.nodes[*next]; n.name != "" {
+			work += rulesWork + v.judgeAll(v.chained, int32(*next), &produced{index: v, node: n}) //nolint:gosec // see number
+		}
 	}
+	return false
+}
+
+// produced evaluates the rules on a node when a requirement first reads their outputs. They are not kept: they would take some kB of
+// each node. The caller holds the lock.
+type produced struct {
+	index  *Index
+	node   *node
+	done   bool
+	values map[string]string
+}
+
+func (p *produced) get() map[string]string {
+	if !p.done && p.index.program != nil {
+		p.values = p.index.program.Eval(p.node.in).Produced()
+	}
+	p.done = true
+	return p.values
+}
+
+// read returns the outputs of rules if a requirement reads them.
+func (p *produced) read(r *requirements.Requirement) map[string]string {
+	if !r.ReadsMatched() {
+		return nil
+	}
+	return p.get()
 }
 
 // keep copies a name next to the others. A request contains hundreds of names: if each name were stored next to its decoded Node,
@@ -230,44 +265,15 @@ func (v *Index) assign(i int32, n Node) {
 	at := &v.nodes[i]
 	at.in, at.seen = n.Input, n.Seen
 	at.labels, at.annotations = stringmap.Of(n.Labels), stringmap.Of(n.Annotations)
-	if len(v.chained) > 0 {
-		v.evaluate(at)
-	}
 }
 
-// produce evaluates the rules on all nodes, and calls changed for those whose outputs have changed.
-func (v *Index) produce(changed func(int32)) {
-	v.pass++
-	for i := range v.nodes {
-		if v.nodes[i].name == "" {
-			continue
-		}
-		before := v.nodes[i].matched
-		v.evaluate(&v.nodes[i])
-		if !maps.Equal(before, v.nodes[i].matched) {
-			changed(int32(i)) //nolint:gosec // see number
-		}
-	}
-}
-
-// evaluate evaluates the rules on a node.
-func (v *Index) evaluate(n *node) {
-	if v.program == nil {
-		return
-	}
-	o := v.cache.Eval(v.program, n.in, n.outcome)
-	if o == n.outcome {
-		return
-	}
-	n.outcome, n.matched = o, o.Produced()
-}
-
-// judgeAll evaluates a node again for some sets, each of them once.
-func (v *Index) judgeAll(sets []*set, i int32) {
+// judgeAll evaluates a node again for some sets, each of them once in a pass, and returns the work that it took.
+func (v *Index) judgeAll(sets []*set, i int32, of *produced) (work int) {
 	for _, s := range sets {
 		if s.pass != v.pass || s.passNode != i {
 			s.pass, s.passNode = v.pass, i
-			s.judge(v, i)
+			work += s.judge(v, i, of)
 		}
 	}
+	return work
 }

@@ -109,13 +109,13 @@ func TestRuleMatchedIsLive(t *testing.T) {
 	v := index.New()
 	v.Put(node(in, "a", "AMX"))
 	v.Put(node(in, "b", "AVX"))
-	v.SetProgram(program("AMX"), rules.NewCache())
+	v.SetProgram(program("AMX"))
 	for _, name := range []string{"fast", "feature.node.kubernetes.io/fast"} {
 		a := reqs(t, "matchFeatures: [{feature: rule.matched, matchExpressions: {"+name+": {op: In, value: [\"yes\"]}}}]")
 		if got := v.Query(a, 5).Sample; !cmp.Equal(got, []string{"a"}) {
 			t.Errorf("%s: got %v, want a", name, got)
 		}
-		v.SetProgram(program("AVX"), rules.NewCache())
+		v.SetProgram(program("AVX"))
 		if got := v.Query(a, 5).Sample; !cmp.Equal(got, []string{"b"}) {
 			t.Errorf("%s, after the rule has changed: got %v, want b", name, got)
 		}
@@ -124,7 +124,7 @@ func TestRuleMatchedIsLive(t *testing.T) {
 			t.Errorf("%s, after a has changed: got %v, want a and b", name, got)
 		}
 		v.Put(node(in, "a", "AMX"))
-		v.SetProgram(program("AMX"), rules.NewCache())
+		v.SetProgram(program("AMX"))
 	}
 }
 

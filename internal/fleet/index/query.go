@@ -84,12 +84,16 @@ func (v *Index) nearest(sets []*set) (name, lacks string) {
 		if work > maxTurns*turnWork {
 			continue
 		}
+		of := &produced{index: v, node: n}
 		for _, s := range sets {
-			in := n.inputFor(s.req)
+			in, matched := n.inputFor(s.req), of.read(s.req)
 			work += 3*s.most + nodeWork // evaluated, scanned, and counted
-			c.unmet += s.req.Unmet(in, n.matched)
+			if s.req.ReadsMatched() {
+				work += rulesWork
+			}
+			c.unmet += s.req.Unmet(in, matched)
 			if c.lacks == "" {
-				c.lacks = s.req.Lacks(in, n.matched)
+				c.lacks = s.req.Lacks(in, matched)
 			}
 		}
 		if best == nil || cmp.Or(cmp.Compare(c.unmet, best.unmet), cmp.Compare(c.values, best.values), cmp.Compare(c.name, best.name)) < 0 {
@@ -141,10 +145,7 @@ func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64)
 		return nil, false
 	}
 	n := &v.nodes[i]
-	matched := n.matched
-	if matched == nil && v.program != nil {
-		matched = v.cache.Eval(v.program, n.in, nil).Produced()
-	}
+	matched := (&produced{index: v, node: n}).get()
 	find := func(r *requirements.Requirement, weight int32) {
 		f := Finding{Origin: r.Origin, Weight: weight}
 		in := n.inputFor(r)
@@ -193,7 +194,7 @@ func (v *Index) Names() []string {
 }
 
 // Input returns the inputs of rules for a node, including the outputs of the rules for it.
-func (v *Index) Input(name string) (in rules.Input, produced map[string]string, ok bool) {
+func (v *Index) Input(name string) (in rules.Input, outputs map[string]string, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	i, ok := v.index[name]
@@ -201,8 +202,5 @@ func (v *Index) Input(name string) (in rules.Input, produced map[string]string, 
 		return rules.Input{}, nil, false
 	}
 	n := &v.nodes[i]
-	if v.program != nil {
-		produced = v.cache.Eval(v.program, n.in, nil).Produced()
-	}
-	return n.complete(), produced, true
+	return n.complete(), (&produced{index: v, node: n}).get(), true
 }

@@ -20,26 +20,60 @@ import (
 	"github.com/assay-project/assay/test/bench"
 )
 
-// TestCacheAgreesWithEval changes the features of nodes at random and compares cached outcomes with those of a full evaluation.
-func TestCacheAgreesWithEval(t *testing.T) {
+// evalEach returns the outcomes of EvalEach.
+func evalEach(program *rules.Program, inputs []*rules.Input) []*rules.Outcome {
+	out := make([]*rules.Outcome, len(inputs))
+	program.EvalEach(inputs, func(i int, o *rules.Outcome) bool {
+		out[i] = o
+		return true
+	})
+	return out
+}
+
+// TestEvalEachAgreesWithEval evaluates random fleets in which some nodes are equal and some differ in one element, and compares all
+// outcomes with those of Eval.
+func TestEvalEachAgreesWithEval(t *testing.T) {
 	for _, size := range []int{10, 100} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			program, cache := benchProgram(t, size), rules.NewCache()
+			program := benchProgram(t, size)
 			random := rand.New(rand.NewPCG(1, uint64(size)))
 			in := facts.NewInterner()
 			features := [2]*nfdv1alpha1.Features{nodeFeatures(t, "node-0"), nodeFeatures(t, "node-4")}
-			var before [2]*rules.Outcome
-			for step := range 150 {
+			var fleet []*rules.Input
+			for step := range 100 {
 				which := random.IntN(2)
-				change(random, features[which])
-				input := rules.Input{Node: rules.Node{Name: fmt.Sprint("node-", which)}, Facts: facts.New(features[which], in)}
-				before[which] = cache.Eval(program, input, before[which])
-				fresh := program.Eval(input)
-				if diff := cmp.Diff(suite.Expect(fresh), suite.Expect(before[which])); diff != "" {
-					t.Fatalf("step %d (-fresh +cached):\n%s", step, diff)
+				if random.IntN(2) == 0 {
+					change(random, features[which])
+				}
+				input := &rules.Input{Node: rules.Node{Name: fmt.Sprint("node-", step)}, Facts: facts.New(features[which], in)}
+				if n := random.IntN(4); n > 0 {
+					input.Labels = map[string]string{"vendor.io/asked": fmt.Sprint(n)}
+				}
+				fleet = append(fleet, input)
+			}
+			for i, got := range evalEach(program, fleet) {
+				if diff := cmp.Diff(suite.Expect(program.Eval(*fleet[i])), suite.Expect(got)); diff != "" || got.Node != fleet[i].Node.Name {
+					t.Fatalf("node %d, outcome of %s (-Eval +EvalEach):\n%s", i, got.Node, diff)
 				}
 			}
 		})
+	}
+}
+
+func TestEvalEachEndsWhenAsked(t *testing.T) {
+	for name, spec := range map[string]nfdv1alpha1.NodeFeatureRuleSpec{
+		"Shared":  {Rules: []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{"a": "1"}}}},
+		"PerNode": {Rules: []nfdv1alpha1.Rule{{Name: "r", Annotations: map[string]string{"vendor.io/n": "{node}"}}}},
+	} {
+		set, _ := rules.CompileSpec("r", &spec, rules.Options{})
+		calls := 0
+		rules.Link(rules.Options{}, set).EvalEach([]*rules.Input{{}, {}, {}}, func(i int, _ *rules.Outcome) bool {
+			calls++
+			return i < 1
+		})
+		if calls != 2 {
+			t.Errorf("%s: %d calls, want 2", name, calls)
+		}
 	}
 }
 
@@ -84,19 +118,8 @@ func pickKey[V any](random *rand.Rand, m map[string]V) string {
 	return keys[random.IntN(len(keys))]
 }
 
-// TestUnchangedOutcomeIsTheSame checks that Eval returns the same pointer if nothing changed, so that a controller can skip its
-// work.
-func TestUnchangedOutcomeIsTheSame(t *testing.T) {
-	program, cache, in := benchProgram(t, 100), rules.NewCache(), facts.NewInterner()
-	first := cache.Eval(program, benchNode(t, "node-0", in), nil)
-	if again := cache.Eval(program, benchNode(t, "node-0", in), first); again != first {
-		t.Error("another outcome for the same facts")
-	}
-}
-
-// TestMemoryAgreesWithEvalNearTheBudget checks that a cached result costs as many steps as its evaluation, and that a rule for
-// which one node had no budget left is still evaluated on others.
-func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
+// TestEvalEachAgreesWithEvalNearTheBudget checks that rules for which one node had no budget left are still evaluated on others.
+func TestEvalEachAgreesWithEvalNearTheBudget(t *testing.T) {
 	// Each rule takes nearly all steps of a rule, and five rules nearly all steps of a node. Only some nodes evaluate the first and
 	// the last rule.
 	const size = 256
@@ -124,12 +147,13 @@ func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
 		}
 		sets = append(sets, set)
 	}
-	program, cache, interner := rules.Link(rules.Options{}, sets...), rules.NewCache(), facts.NewInterner()
+	program, interner := rules.Link(rules.Options{}, sets...), facts.NewInterner()
 	big := make([]nfdv1alpha1.InstanceFeature, size)
 	for i := range big {
 		big[i].Attributes = map[string]string{"i": fmt.Sprint(i)}
 	}
 	stopped := 0
+	var fleet []*rules.Input
 	for i, scope := range []string{"", "some", "", "other", "some"} {
 		features := &nfdv1alpha1.Features{
 			Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{"big.thing": {Elements: big}},
@@ -139,14 +163,17 @@ func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
 			Node:  rules.Node{Name: fmt.Sprint("node-", i), Labels: map[string]string{assayv1alpha1.ScopeLabel: scope}},
 			Facts: facts.New(features, interner),
 		}
-		fresh := program.Eval(input)
+		fleet = append(fleet, &input)
+	}
+	for i, got := range evalEach(program, fleet) {
+		fresh := program.Eval(*fleet[i])
 		for _, r := range fresh.Rules() {
 			if r.Err != nil {
 				stopped++
 			}
 		}
-		if diff := cmp.Diff(suite.Expect(fresh), suite.Expect(cache.Eval(program, input, nil))); diff != "" {
-			t.Errorf("node %d (-fresh +cached):\n%s", i, diff)
+		if diff := cmp.Diff(suite.Expect(fresh), suite.Expect(got)); diff != "" {
+			t.Errorf("node %d (-Eval +EvalEach):\n%s", i, diff)
 		}
 	}
 	if stopped == 0 {
@@ -154,8 +181,8 @@ func TestMemoryAgreesWithEvalNearTheBudget(t *testing.T) {
 	}
 }
 
-// TestCachedRulesSeeWhatOthersChange evaluates with a cache after the fact that the first rule reads changed, and on another node.
-func TestCachedRulesSeeWhatOthersChange(t *testing.T) {
+// TestRulesSeeWhatOthersChange evaluates nodes together that differ in the fact that the first rule reads.
+func TestRulesSeeWhatOthersChange(t *testing.T) {
 	for name, text := range map[string]string{
 		"Variable":          `{rules: [{name: set, vars: {x: "{@a.b.v}"}}, {name: read, labels: {l: "{x}"}}]}`,
 		"VariableOfAction":  `{rules: [{name: set, actions: [{op: set-var, args: {name: x, value: "{@a.b.v}"}}]}, {name: read, labels: {l: "{x}"}}]}`,
@@ -166,19 +193,22 @@ func TestCachedRulesSeeWhatOthersChange(t *testing.T) {
 		if set == nil {
 			t.Fatal(name, report.Errors.ToAggregate())
 		}
-		program, cache, interner := rules.Link(rules.Options{}, set), rules.NewCache(), facts.NewInterner()
-		var before *rules.Outcome
+		program, interner := rules.Link(rules.Options{}, set), facts.NewInterner()
+		var fleet []*rules.Input
+		var values []string
 		for _, value := range []string{"1", "2", "1", "3"} {
 			in := rules.Input{Node: rules.Node{Name: "n" + value}, Facts: facts.FromMap(map[string]facts.Feature{
 				"a.b": {Attributes: facts.NewAttributes(map[string]string{"v": value})},
 			}, interner)}
 			if name == "TemplateOfTheNode" {
 				in.Facts = facts.FromMap(map[string]facts.Feature{"a.b": {Flags: facts.NewFlags("x")}}, interner)
-				before, value = nil, "n"+value
+				value = "n" + value
 			}
-			before = cache.Eval(program, in, before)
-			if got := before.Labels()["feature.node.kubernetes.io/l"]; got != value {
-				t.Errorf("%s: label %q, want %q", name, got, value)
+			fleet, values = append(fleet, &in), append(values, value)
+		}
+		for i, o := range evalEach(program, fleet) {
+			if got := o.Labels()["feature.node.kubernetes.io/l"]; got != values[i] {
+				t.Errorf("%s: label %q, want %q", name, got, values[i])
 			}
 		}
 	}
@@ -197,7 +227,7 @@ func TestEveryFeatureThatATemplateLacksIsReported(t *testing.T) {
 	}
 }
 
-// next is what changes of a node between two evaluations: all else is as before.
+// next is what a node has; all else is the same for all nodes.
 type next struct {
 	name        string // of the node
 	attributes  string // of the feature a.b: names and values in turn
@@ -224,9 +254,9 @@ func (n next) input(interner *facts.Interner) rules.Input {
 	return in
 }
 
-// TestACacheAgreesWhateverChanges compares cached outcomes with those of a full evaluation: of one node after another, and of one node
-// that changes.
-func TestACacheAgreesWhateverChanges(t *testing.T) {
+// TestEvalEachComparesTheWholeInput evaluates nodes together that differ in one part of the input, in both orders. A node without labels
+// that NodeFeatures request once got those of another node.
+func TestEvalEachComparesTheWholeInput(t *testing.T) {
 	const a = `matchFeatures: [{feature: a.b, matchExpressions: {v: {op: In, value: ["1"]}}}]`
 	values := []next{{attributes: "v 1"}, {attributes: "v 2"}, {attributes: "v 1"}, {attributes: "w 1"}, {attributes: "v 2 w 1"}}
 	nodes := []next{
@@ -268,91 +298,19 @@ func TestACacheAgreesWhateverChanges(t *testing.T) {
 			for i, text := range tc.specs {
 				sets = append(sets, compileSpec(t, fmt.Sprint("o", i), text))
 			}
-			program, cache, interner := rules.Link(rules.Options{}, sets...), rules.NewCache(), facts.NewInterner()
-			var before *rules.Outcome
-			for i, step := range tc.steps {
+			program, interner := rules.Link(rules.Options{}, sets...), facts.NewInterner()
+			var fleet []*rules.Input
+			for _, step := range slices.Concat(tc.steps, tc.steps) {
 				in := step.input(interner)
-				fresh := suite.Expect(program.Eval(in))
-				if diff := cmp.Diff(fresh, suite.Expect(cache.Eval(program, in, nil))); diff != "" {
-					t.Errorf("step %d, another node (-fresh +cached):\n%s", i, diff)
-				}
-				before = cache.Eval(program, in, before)
-				if diff := cmp.Diff(fresh, suite.Expect(before)); diff != "" {
-					t.Errorf("step %d, the same node (-fresh +cached):\n%s", i, diff)
-				}
-				if again := cache.Eval(program, step.input(interner), before); len(in.Publishers) == 0 && before.Failed == nil && name != "DerivedFeature" && name != "DerivedFromAValue" && again != before {
-					t.Errorf("step %d: another outcome for the same facts", i)
-				}
+				fleet = append(fleet, &in)
 			}
-		})
-	}
-}
-
-// TestTheCacheComparesTheWholeInput evaluates pairs of nodes through one cache, in both orders, and compares both outcomes with those of
-// Eval. A node without labels that NodeFeatures request once got those of another node.
-func TestTheCacheComparesTheWholeInput(t *testing.T) {
-	type rule = nfdv1alpha1.Rule
-	with := func(in *facts.Interner, attributes map[string]string) *facts.Facts {
-		return facts.New(&nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"a.b": {Elements: attributes}}}, in)
-	}
-	scope, source := "edge", "one/*"
-	always := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "always", Labels: map[string]string{"always": "1"}}}}
-	reads := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "reads", Labels: map[string]string{"read": "@a.b.x"}}}}
-	names := nfdv1alpha1.NodeFeatureRuleSpec{Rules: []rule{{Name: "names", Annotations: map[string]string{"vendor.io/node": "{node}"}}}}
-	scoped := nfdv1alpha1.NodeFeatureRuleSpec{Scope: &scope, Rules: always.Rules}
-	sourced := nfdv1alpha1.NodeFeatureRuleSpec{FeatureSources: &source, Rules: reads.Rules}
-	selected := nfdv1alpha1.NodeFeatureRuleSpec{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}, Rules: always.Rules}
-	for name, tc := range map[string]struct {
-		spec nfdv1alpha1.NodeFeatureRuleSpec
-		pair func(in *facts.Interner) [2]rules.Input
-	}{
-		"RequestedLabelsAndNone": {always, func(*facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Labels: map[string]string{"vendor.io/asked": "1"}}, {}}
-		}},
-		"OtherRequestedLabels": {always, func(*facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Labels: map[string]string{"vendor.io/asked": "1"}}, {Labels: map[string]string{"vendor.io/asked": "2"}}}
-		}},
-		"OtherFacts": {reads, func(in *facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Facts: with(in, map[string]string{"x": "1"})}, {Facts: with(in, map[string]string{"x": "2"})}}
-		}},
-		"FactsAndNone": {reads, func(in *facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Facts: with(in, map[string]string{"x": "1"})}, {}}
-		}},
-		"OtherNames": {names, func(*facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Node: rules.Node{Name: "n1"}}, {Node: rules.Node{Name: "n2"}}}
-		}},
-		"OtherNodeLabels": {selected, func(*facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Node: rules.Node{Labels: map[string]string{"pool": "a"}}}, {Node: rules.Node{Labels: map[string]string{"pool": "b"}}}}
-		}},
-		"OtherScope": {scoped, func(*facts.Interner) [2]rules.Input {
-			return [2]rules.Input{{Node: rules.Node{Labels: map[string]string{assayv1alpha1.ScopeLabel: scope}}}, {}}
-		}},
-		"OtherPublishers": {sourced, func(in *facts.Interner) [2]rules.Input {
-			one, two := with(in, map[string]string{"x": "1"}), with(in, map[string]string{"x": "2"})
-			both := facts.Merge(in, one, two)
-			return [2]rules.Input{
-				{Facts: both, Publishers: []rules.Publisher{{Name: "one/f", Facts: one}, {Name: "two/f", Facts: two}}},
-				{Facts: both, Publishers: []rules.Publisher{{Name: "two/f", Facts: one}, {Name: "one/f", Facts: two}}},
-			}
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			set, report := rules.CompileSpec("r", &tc.spec, rules.Options{})
-			if !report.OK() {
-				t.Fatal(report.Errors)
-			}
-			program, in := rules.Link(rules.Options{}, set), facts.NewInterner()
-			pair := tc.pair(in)
-			if cmp.Equal(suite.Expect(program.Eval(pair[0])), suite.Expect(program.Eval(pair[1]))) {
-				t.Fatal("both nodes have the same outcome, so the test cannot fail")
-			}
-			for _, order := range [][]int{{0, 1, 0}, {1, 0, 1}} {
-				cache := rules.NewCache()
-				for _, i := range order {
-					if diff := cmp.Diff(suite.Expect(program.Eval(pair[i])), suite.Expect(cache.Eval(program, pair[i], nil))); diff != "" {
-						t.Errorf("node %d in order %v (-Eval +cache):\n%s", i, order, diff)
+			for range 2 {
+				for i, got := range evalEach(program, fleet) {
+					if diff := cmp.Diff(suite.Expect(program.Eval(*fleet[i])), suite.Expect(got)); diff != "" {
+						t.Errorf("node %d (-Eval +EvalEach):\n%s", i, diff)
 					}
 				}
+				slices.Reverse(fleet)
 			}
 		})
 	}
