@@ -5,22 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/host"
 )
 
-// SourceTimeout is the maximum duration of one source. A discovery of everything takes about 20 ms; a source that takes seconds
-// hangs on a failing disk or a device whose firmware does not respond.
-const SourceTimeout = 2 * time.Second
+const (
+	// SourceTimeout is how long a discovery waits for one source. A discovery of everything takes about 20 ms; a source that takes
+	// seconds hangs on a failing disk or a device whose firmware does not respond, or the machine is busy.
+	SourceTimeout = 2 * time.Second
+	// readTimeout is the time after which a source's reads fail. It is longer than SourceTimeout, so that a source on a busy machine
+	// has a result, which the next discovery takes.
+	readTimeout = time.Minute
+)
 
 // ErrTimeout is the problem of a source that did not return within SourceTimeout.
 var ErrTimeout = errors.New("took longer than " + SourceTimeout.String())
+
+var (
+	errReads = errors.New("took longer than " + readTimeout.String())
+	errBusy  = errors.New("still waiting for an earlier read")
+)
 
 // Run runs all sources once.
 func Run(ctx context.Context, h host.Host, sources []Source) *Report {
@@ -37,6 +46,9 @@ type Report struct {
 	Problems []SourceError
 	// Changed is set if Features or Labels differ from those of the previous report.
 	Changed bool
+	// Missing are the sources that have not answered yet: they have returned neither a result nor an error. Unfound are these and
+	// those that have returned only errors: nothing is known of them but what was given to Restore. Both are in the order of the sources.
+	Missing, Unfound []string
 	// Took is the duration of each source that was run.
 	Took map[string]time.Duration
 }
@@ -71,35 +83,34 @@ type Runner struct {
 	timeout time.Duration
 	// last is the last report, which is returned again if nothing has changed.
 	last *Report
-}
-
-// entry is a source with its selection and its last result.
-type entry struct {
-	Source
-	features, labels bool
-	last             Result
-	good             bool
-	// labelsFound are the labels that were last validated, labelsFit the valid ones among them.
-	labelsFound, labelsFit map[string]string
-	labelsRefused          []error
-	// glance is the result of Glance just before the last discovery; nil if it failed.
-	glance *Result
-	// busy is closed when a run that timed out returns; nil if there is none.
-	busy chan struct{}
+	// returned receives a value when a source returns that a discovery did not wait for.
+	returned chan struct{}
+	// domains are the names of all hardware sources, selected or not. Each owns the labels that begin with its name and "-".
+	domains map[string]*entry
+	// kept are the labels given to Restore; fresh is set until the next discovery has used what was given.
+	kept  map[string]string
+	fresh bool
 }
 
 // NewRunner returns a Runner of the selected sources. They run in the given order, Derivers after all others.
 func NewRunner(h host.Host, sources []Source, sel Selection) *Runner {
-	r := &Runner{host: h, timeout: SourceTimeout}
+	r := &Runner{host: h, timeout: SourceTimeout, returned: make(chan struct{}, 1), domains: map[string]*entry{}}
 	for _, s := range sources {
 		e := &entry{Source: s, features: sel.Features.has(s), labels: sel.Labels.has(s)}
 		if e.features || e.labels {
 			r.sources = append(r.sources, e)
 		}
+		if priority(s) == BuiltinPriority {
+			r.domains[s.Name()] = e
+		}
 	}
 	slices.SortStableFunc(r.sources, func(a, b *entry) int { return rank(a.Source) - rank(b.Source) })
 	return r
 }
+
+// Returned receives a value after a source has returned that a discovery did not wait for. The next discovery takes its result, even
+// if it does not name the source.
+func (r *Runner) Returned() <-chan struct{} { return r.returned }
 
 func rank(s Source) int {
 	if _, derives := s.(Deriver); derives {
@@ -120,30 +131,28 @@ func (r *Runner) Poll(ctx context.Context, names ...string) *Report {
 }
 
 func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
-	report := &Report{Took: map[string]time.Duration{}}
+	report := &Report{Took: map[string]time.Duration{}, Changed: r.fresh}
+	r.fresh = false
 	found, lost := r.checkMounts(report)
 	if found {
 		names, poll = nil, false
 	}
 	for i, e := range r.sources {
 		_, derives := e.Source.(Deriver)
+		due := derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name())
+		start := time.Now()
 		if lost {
 			// Not run: its result would be as if the machine had lost its devices.
-		} else if derives && (report.Changed || !e.good) || len(names) == 0 || slices.Contains(names, e.Name()) {
-			start := time.Now()
-			o := r.discover(ctx, e, r.sources[:i], poll)
+		} else if o, ran := r.next(ctx, e, r.sources[:i], due, poll); ran {
 			report.Took[e.Name()] = time.Since(start)
-			switch {
-			case o.err != nil:
-				e.glance = nil
-				report.Problems = append(report.Problems, SourceError{Source: e.Name(), Err: o.err, Stale: e.good})
-			case !o.same:
-				e.glance = o.glance
-				report.Changed = e.take(e.checkLabels(o.result)) || report.Changed
-			}
+			report.Changed = e.take(o) || report.Changed
 		}
-		for _, err := range e.last.Problems {
-			report.Problems = append(report.Problems, SourceError{Source: e.Name(), Err: err})
+		report.Problems = append(report.Problems, e.problems()...)
+		if !e.answered {
+			report.Missing = append(report.Missing, e.Name())
+		}
+		if !e.good {
+			report.Unfound = append(report.Unfound, e.Name())
 		}
 	}
 	if report.Changed || r.last == nil {
@@ -173,131 +182,6 @@ func (r *Runner) checkMounts(report *Report) (found, lost bool) {
 	return len(missing) < len(before), lost
 }
 
-// take stores a result, and reports whether it has changed. If it has not, the older maps are kept, so that comparing them again is
-// cheap.
-func (e *entry) take(result Result) bool {
-	if e.good && sameMap(e.last.Labels, result.Labels) && SameFeatures(&e.last.Features, &result.Features) {
-		e.last.Problems = result.Problems
-		return false
-	}
-	e.last, e.good = result, true
-	return true
-}
-
-// discover runs one source in a separate goroutine: a read from a hung device cannot be interrupted, only abandoned. An abandoned
-// source is not started again until it has returned, so there is at most one goroutine per source.
-func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll bool) outcome {
-	if e.busy != nil {
-		select {
-		case <-e.busy:
-			e.busy = nil
-		default:
-			return outcome{err: errors.New("still waiting for an earlier read")}
-		}
-	}
-	timeout := r.timeout
-	if p, ok := e.Source.(Patient); ok {
-		timeout = max(timeout, p.Timeout())
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
-	defer cancel()
-
-	done := make(chan outcome, 1)
-	busy := make(chan struct{})
-	seen := seenBy(e.Source, earlier)
-	before := e.glance
-	go func() {
-		defer close(busy)
-		var o outcome
-		defer func() {
-			if p := recover(); p != nil {
-				o = outcome{err: fmt.Errorf("defect in the source: %v", p)}
-			}
-			done <- o
-		}()
-		o.glance, o.same = glance(ctx, e.Source, r.host.WithContext(ctx), before)
-		if o.same = o.same && poll; o.same {
-			return
-		}
-		o.result, o.err = call(ctx, e.Source, r.host.WithContext(ctx), seen)
-		if errors.Is(o.err, host.ErrNotMounted) {
-			o.err = nil // checkMounts has reported it; the source has no features
-		}
-	}()
-	select {
-	case o := <-done:
-		if o.err == nil && ctx.Err() != nil {
-			// The source finished after its reads failed because of the deadline: its result is incomplete.
-			o.err = context.Cause(ctx)
-		}
-		return o
-	case <-ctx.Done():
-		e.busy = busy
-		return outcome{err: context.Cause(ctx)}
-	}
-}
-
-// outcome is the result of running one source.
-type outcome struct {
-	result Result
-	err    error
-	// glance is the result of Glance, and same is set if it has not changed: then there is no result.
-	glance *Result
-	same   bool
-}
-
-// glance runs Glance, and reports whether its result is unchanged. It runs before the discovery, so that the next glance detects
-// changes in between.
-func glance(ctx context.Context, s Source, h host.Host, before *Result) (*Result, bool) {
-	g, ok := s.(Glancer)
-	if !ok {
-		return nil, false
-	}
-	now, ok := g.Glance(ctx, h)
-	if !ok {
-		return nil, false
-	}
-	return &now, before != nil && SameFeatures(&before.Features, &now.Features) && sameProblems(before.Problems, now.Problems)
-}
-
-func sameProblems(a, b []error) bool {
-	return slices.EqualFunc(a, b, func(a, b error) bool { return a.Error() == b.Error() })
-}
-
-// checkLabels drops labels that are invalid on a Node, for example if they contain a serial number with a slash, and reports them:
-// the API server would reject them together with all others. Validation takes longer than discovery, so it skips labels that have
-// not changed.
-func (e *entry) checkLabels(r Result) Result {
-	if e.labelsFit == nil || !sameMap(e.labelsFound, r.Labels) {
-		e.labelsFound = r.Labels
-		e.labelsFit, e.labelsRefused = validLabels(r.Labels)
-	}
-	r.Labels = e.labelsFit
-	r.Problems = append(slices.Clip(r.Problems), e.labelsRefused...)
-	return r
-}
-
-func validLabels(found map[string]string) (fit map[string]string, refused []error) {
-	fit = make(map[string]string, len(found))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		value := found[name]
-		why := append(validation.IsQualifiedName(name), validation.IsValidLabelValue(value)...)
-		if len(why) == 0 {
-			fit[name] = value
-			continue
-		}
-		refused = append(refused, fmt.Errorf("ignored label %.200q with value %.200q: %s", name, value, why[0]))
-	}
-	return fit, refused
-}
-
-func call(ctx context.Context, s Source, h host.Host, found *nfdv1alpha1.Features) (Result, error) {
-	if d, ok := s.(Deriver); ok {
-		return d.Derive(ctx, h, found)
-	}
-	return s.Discover(ctx, h)
-}
-
 // published merges the features of the selected sources.
 func (r *Runner) published() nfdv1alpha1.Features {
 	features := emptyFeatures()
@@ -309,16 +193,22 @@ func (r *Runner) published() nfdv1alpha1.Features {
 	return features
 }
 
-// labels merges the labels of the selected sources, lowest priority first.
+// labels merges the labels of the selected sources, lowest priority first. Labels that are kept override those of rules, which lack
+// the features of a source that has not answered.
 func (r *Runner) labels() map[string]string {
 	byPriority := slices.Clone(r.sources)
 	slices.SortStableFunc(byPriority, func(a, b *entry) int { return priority(a.Source) - priority(b.Source) })
 	labels := map[string]string{}
-	for _, e := range byPriority {
-		if e.labels {
-			maps.Copy(labels, e.last.Labels)
+	add := func(from, below int) {
+		for _, e := range byPriority {
+			if p := priority(e.Source); e.labels && p >= from && p < below {
+				maps.Copy(labels, e.last.Labels)
+			}
 		}
 	}
+	add(math.MinInt, LocalPriority)
+	maps.Copy(labels, r.keep())
+	add(LocalPriority, math.MaxInt)
 	return labels
 }
 

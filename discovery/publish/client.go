@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -98,6 +99,15 @@ func (c *Client) metadata(ctx context.Context, path string) (metadata, error) {
 func (c *Client) exists(ctx context.Context, namespace, name string) error {
 	_, err := c.metadata(ctx, nodeFeatureSet(namespace, name)+ofCache)
 	return err
+}
+
+// set reads a NodeFeatureSet, from the API server's cache: its content never changes.
+func (c *Client) set(ctx context.Context, namespace, name string) (*nfdv1alpha1.Features, error) {
+	var set assayv1alpha1.NodeFeatureSet
+	if err := c.do(ctx, http.MethodGet, nodeFeatureSet(namespace, name)+ofCache, "application/json", "", nil, &set); err != nil {
+		return nil, err
+	}
+	return &set.Spec.Features, featureset.Verify(name, &set.Spec.Features)
 }
 
 func (c *Client) createSet(ctx context.Context, namespace string, body []byte) error {

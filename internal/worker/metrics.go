@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -40,6 +42,8 @@ type metrics struct {
 	pending     bool  // nothing has been published yet
 	missing     error // a file system of the kernel that is not mounted; nil if there is none
 	dropped     int
+	waiting     string          // the sources that the first publication waits for
+	sources     map[string]bool // whether a source has no result of its own
 }
 
 func newMetrics(node string) *metrics {
@@ -86,6 +90,23 @@ func (m *metrics) published(e publish.Event) {
 	}
 	if e.Dropped != nil {
 		m.dropped = len(e.Dropped)
+	}
+}
+
+// waitFor records the sources that the first publication waits for; none: it does not wait.
+func (m *metrics) waitFor(sources string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting = sources
+}
+
+// unfound records which of all sources have no result.
+func (m *metrics) unfound(all, without []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = make(map[string]bool, len(all))
+	for _, name := range all {
+		m.sources[name] = slices.Contains(without, name)
 	}
 }
 
@@ -152,11 +173,13 @@ func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
 // stops at the first node.
 func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
 	m.mu.Lock()
-	failing, pending, missing := m.failing, m.pending, m.missing
+	failing, pending, missing, waiting := m.failing, m.pending, m.missing, m.waiting
 	m.mu.Unlock()
 	switch {
 	case missing != nil:
 		http.Error(w, missing.Error()+"; mount the host's directory there", http.StatusServiceUnavailable)
+	case waiting != "":
+		http.Error(w, "waiting for sources: "+waiting, http.StatusServiceUnavailable)
 	case failing != nil:
 		http.Error(w, "not published: "+failing.Error(), http.StatusServiceUnavailable)
 	case pending:
@@ -198,6 +221,14 @@ func (m *metrics) write(w io.Writer) error {
 	fmt.Fprintf(&b, "assay_worker_publish_bytes_total %d\n", m.bytes)
 	head("assay_worker_dropped_features", "gauge", "Features left out because the NodeFeature would be too large.")
 	fmt.Fprintf(&b, "assay_worker_dropped_features %d\n", m.dropped)
+	head("assay_worker_source_missing", "gauge", "1 if a source has had no result since the worker started: its features are those of an earlier worker, or absent.")
+	for _, name := range slices.Sorted(maps.Keys(m.sources)) {
+		n := 0
+		if m.sources[name] {
+			n = 1
+		}
+		fmt.Fprintf(&b, "assay_worker_source_missing{source=%q} %d\n", name, n)
+	}
 	head("process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.")
 	fmt.Fprintf(&b, "process_start_time_seconds %d\n", m.start.Unix())
 	_, err := io.WriteString(w, b.String())

@@ -3,6 +3,7 @@ package worker
 import (
 	"log/slog"
 
+	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/internal/config/workerconfig"
 )
 
@@ -30,4 +31,6 @@ type Options struct {
 	Sandbox string
 	// LogLevel is changed by the configuration.
 	LogLevel *slog.LevelVar
+
+	wrap func([]discovery.Source) []discovery.Source // for tests
 }

@@ -49,6 +49,7 @@ type Worker struct {
 	leftOut  []string      // the parts of the last report that could not be published, and why
 	last     publish.Content
 	found    bool // the last published content
+	start    start
 
 	publishing publishing
 	connection connection
@@ -63,6 +64,7 @@ func New(opt Options, log *slog.Logger) (*Worker, error) {
 	paths.NodeName = nodeName(&opt)
 	h := host.Real(paths)
 	w := &Worker{opt: opt, log: log, host: h, node: h.System.NodeName(), problems: map[string]bool{}}
+	w.start.until = time.Now().Add(startPatience)
 	w.metrics = newMetrics(w.node)
 	c, warnings, err := workerconfig.Load(opt.ConfigFile, opt.Inline, opt.Override)
 	if err != nil {
@@ -83,6 +85,9 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 		}
 	}
 	list := sources(&w.opt, c, w.log)
+	if w.opt.wrap != nil {
+		list = w.opt.wrap(list)
+	}
 	features, unknown := discovery.Choose(c.FeatureSources, list)
 	labels, unknownToo := discovery.Choose(c.LabelSources, list)
 	for _, name := range append(unknown, unknownToo...) {
@@ -97,6 +102,7 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 		w.sources = append(w.sources, s.Name())
 	}
 	w.runner = discovery.NewRunner(w.host, list, discovery.Selection{Features: features, Labels: labels})
+	w.keep()
 }
 
 // Run discovers and publishes until ctx is done. With Oneshot it does so once, and prints the result to stdout if Output is set.
@@ -178,7 +184,10 @@ func (w *Worker) republish(ctx context.Context) error {
 
 // once discovers and publishes once.
 func (w *Worker) once(ctx context.Context, stdout io.Writer) error {
-	c, _ := w.discover(ctx, false)
+	c, err := w.first(ctx)
+	if err != nil {
+		return err
+	}
 	if w.opt.Output != "" {
 		if err := export(stdout, w.opt.Output, w.node, namespace(&w.opt), c); err != nil {
 			return err
@@ -209,13 +218,15 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 			again = time.After(w.config.SleepInterval)
 		}
 		var quiet <-chan time.Time
-		if w.release > 0 {
-			quiet = time.After(w.release)
+		if wait := w.wait(); wait > 0 {
+			quiet = time.After(wait)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-quiet:
+			names, due, glance = nothing, false, false
+		case <-w.runner.Returned():
 			names, due, glance = nothing, false, false
 		case <-again:
 			names, due = w.poll(), true
@@ -228,7 +239,7 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 	}
 }
 
-// nothing names no source: only sources that depend on others run.
+// nothing names no source: only sources that depend on others run, and the results of slow ones are taken.
 var nothing = []string{""}
 
 // everythingEvery is the number of polling intervals between full discoveries. Events may be lost without notice, so sources with
@@ -306,8 +317,14 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 		run = w.runner.Poll
 	}
 	report := run(ctx, names...)
+	report, complete := w.settle(ctx, report)
 	took := time.Since(start)
 	w.metrics.discovered(took)
+	w.metrics.unfound(w.sources, report.Unfound)
+	if !complete {
+		w.report(report.Problems)
+		return w.last, false
+	}
 	if w.found && !report.Changed && w.release == 0 {
 		w.report(report.Problems)
 		return w.last, false

@@ -70,13 +70,16 @@ func TestWorkerWithoutTheHostsMountsIsNotReady(t *testing.T) {
 	}
 }
 
+// get returns the answer of a worker's HTTP server.
+func get(w *Worker, path string) (int, string) {
+	answer := httptest.NewRecorder()
+	w.metrics.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	return answer.Code, answer.Body.String()
+}
+
 func TestHealthTellsTheTruth(t *testing.T) {
 	m := newMetrics("n1")
-	get := func(path string) (int, string) {
-		w := httptest.NewRecorder()
-		m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		return w.Code, w.Body.String()
-	}
+	get := func(path string) (int, string) { return get(&Worker{metrics: m}, path) }
 	if code, _ := get("/readyz"); code != http.StatusServiceUnavailable {
 		t.Errorf("ready before anything is published: %d", code)
 	}
