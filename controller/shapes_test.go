@@ -20,9 +20,10 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
-func withShapes(c *controller.Config) { c.Ready, c.Shapes = true, shape.DefaultLabels() }
+func withShapes(c *controller.Config) { c.Ready, c.Shapes = true, settings.DefaultNodeShapeLabels }
 
 // joinsPool creates a Node of a NodePool and what its worker publishes.
 func (w *world) joinsPool(name, pool string, attributes map[string]string, edit ...func(*corev1.Node)) (*corev1.Node, *nfdv1alpha1.NodeFeature) {

@@ -29,12 +29,12 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/gather"
+	"github.com/assay-project/assay/settings"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -155,7 +155,7 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
 	config := controller.Config{
-		Sources: gather.Policy{Namespace: w.namespace}, Grace: inputs.DefaultGrace, Budget: budget.Default, Parallel: 4,
+		Sources: gather.Policy{Namespace: w.namespace}, Grace: settings.DefaultRemovalGracePeriod, Budget: budget.Default, Parallel: 4,
 	}
 	for _, option := range options {
 		option(&config)
@@ -166,7 +166,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		m.traffic.next = next
 		return m.traffic
 	})
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/webhook"
 )
@@ -44,13 +44,13 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	// The webhook is ready without these caches: what it knows about nodes only affects warnings, and while no replica is ready
 	// there are no reviews at all.
 	log := ctrl.Log.WithName("webhook")
-	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
+	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.File,
 		"address", options.Addr, "strict", options.Known.Strict)
 	monitor(ctx, config, 0, log)
 	if err := awaitServer(ctx, config, onPort(f.port), log); err != nil || ctx.Err() != nil {
 		return err
 	}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		return err
 	}

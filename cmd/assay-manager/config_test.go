@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/settings"
 )
 
 // parse runs the controller's command line up to the connection to the cluster.
@@ -62,7 +62,7 @@ func TestUnderstandsTheConfigurationOfNFD(t *testing.T) {
 	if text := strings.Join(warnings, "\n"); len(warnings) != 1 || !strings.Contains(text, "klog") {
 		t.Errorf("warnings are %q", warnings)
 	}
-	c := f.likeController(s, f.namespace)
+	c := controllerConfig(s, f.namespace)
 	got := map[string]any{
 		"dry run": c.DryRun, "extra": c.Rules.Keys.ExtraNamespaces, "deny": c.Rules.Keys.DenyNamespaces, "taints": c.Policy.Taints,
 		"whitelist": c.Rules.Keys.LabelWhiteList.String(), "resync": c.Resync, "parallel": c.Parallel,
@@ -88,7 +88,7 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	c := f.likeController(s, f.namespace)
+	c := controllerConfig(s, f.namespace)
 	if c.Policy.Taints || c.Policy.KeepForeign || c.DryRun || c.Parallel != 10 || c.Resync != time.Hour || c.Grace != 10*time.Minute || c.Policy.Keys == nil {
 		t.Errorf("%+v", c)
 	}
@@ -106,7 +106,7 @@ func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 		if err != nil || len(warnings) > 0 {
 			t.Fatal(err, warnings)
 		}
-		got := f.likeController(s, f.namespace).Evictions
+		got := controllerConfig(s, f.namespace).Evictions
 		if got != want {
 			t.Errorf("%q: %+v, want %+v", file, got, want)
 		}
@@ -133,7 +133,7 @@ func TestFlagsWinOverOptionsAndThoseOverTheFile(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	c := f.likeController(s, f.namespace)
+	c := controllerConfig(s, f.namespace)
 	if diff := cmp.Diff([]any{3 * time.Minute, false, []string{"b", "c"}, 8, true, true, false},
 		[]any{c.Resync, c.Policy.Taints, c.Rules.Keys.DenyNamespaces, c.Parallel, c.Rules.Keys.DisableAutoPrefix, c.Policy.Record.Bare, c.Groups}); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -166,23 +166,22 @@ func TestAnInstanceRemovesNoStartupTaint(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `startupTaint "example.com/pending"`) || !strings.Contains(err.Error(), "--instance=blue") {
 		t.Errorf("got %v", err)
 	}
-	if f, _, _ := parse(t, "startupTaint: example.com/pending\n"); f.instance == "" {
-		if _, _, err := f.load(); err != nil {
-			t.Error(err)
-		}
+	f, _, _ = parse(t, "startupTaint: example.com/pending\n")
+	if _, _, err := f.load(); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestAMissingFileIsEmptyOnlyWhereItIsTheDefault(t *testing.T) {
-	f := &ruleFlags{configFile: filepath.Join(t.TempDir(), "none")}
-	if _, _, err := f.load(); err == nil {
+	f := &settings.Flags{File: filepath.Join(t.TempDir(), "none")}
+	if _, _, err := f.Load(); err == nil {
 		t.Error("a file that was asked for may be missing")
 	}
-	if f.configFile = managerconfig.DefaultFile; true {
-		if _, err := os.Stat(managerconfig.DefaultFile); err == nil {
+	if f.File = settings.DefaultFile; true {
+		if _, err := os.Stat(settings.DefaultFile); err == nil {
 			t.Skip("there is one on this machine")
 		}
-		if _, _, err := f.load(); err != nil {
+		if _, _, err := f.Load(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -196,17 +195,17 @@ func TestALossTaintNeedsAPace(t *testing.T) {
 		"lossTaint: example.com/lost:NoSchedule\n" + pace + gate:                                 "",
 		"lossTaint: example.com/lost:NoExecute\n" + gate:                                         "set noExecuteBudget.every",
 		"lossTaint: example.com/lost:NoExecute\n" + pace:                                         "set --feature-gates=FeatureScheduling=true",
-		"lossTaint: example.com/lost=1:NoExecute\n" + pace + gate:                                "write KEY:NoExecute or KEY:NoSchedule",
-		"lossTaint: example.com/lost:PreferNoSchedule\n" + pace + gate:                           "write KEY:NoExecute or KEY:NoSchedule",
+		"lossTaint: example.com/lost=1:NoExecute\n" + pace + gate:                                "use KEY:NoExecute or KEY:NoSchedule",
+		"lossTaint: example.com/lost:PreferNoSchedule\n" + pace + gate:                           "use KEY:NoExecute or KEY:NoSchedule",
 		"lossTaint: lost:NoExecute\n" + pace + gate:                                              "has no namespace",
-		"lossTaint: example.com/a:NoExecute\nfailTaint: example.com/a:NoExecute\n" + pace + gate: "write another key",
+		"lossTaint: example.com/a:NoExecute\nfailTaint: example.com/a:NoExecute\n" + pace + gate: "use another key",
 	} {
 		f, _, _ := parse(t, file)
 		s, _, err := f.load()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", file, err, want)
 		}
-		if err == nil && (f.likeController(s, f.namespace).LossTaint == nil || f.likeController(s, f.namespace).Withholding().Losses) {
+		if err == nil && (controllerConfig(s, f.namespace).LossTaint == nil || controllerConfig(s, f.namespace).Withholding().Losses) {
 			t.Errorf("%q: got no taint", file)
 		}
 	}

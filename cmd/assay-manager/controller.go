@@ -16,10 +16,11 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/internal/replicas"
+	"github.com/assay-project/assay/settings"
 )
 
 func newController() *cobra.Command {
@@ -90,7 +91,7 @@ func (f *controllerFlags) pruneNodes(ctx context.Context, out io.Writer) error {
 
 // loaded is a valid configuration.
 type loaded struct {
-	settings *managerconfig.Settings
+	settings *settings.Settings
 	warnings []string
 }
 
@@ -98,7 +99,7 @@ type loaded struct {
 const configPoll = 2 * time.Second
 
 // nextConfig waits for a valid configuration that differs from the current one.
-func (f *controllerFlags) nextConfig(ctx context.Context, now *managerconfig.Settings, log logr.Logger) loaded {
+func (f *controllerFlags) nextConfig(ctx context.Context, now *settings.Settings, log logr.Logger) loaded {
 	told := ""
 	for {
 		select {
@@ -120,8 +121,8 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *managerconfig.Set
 }
 
 // manage runs a manager with one configuration.
-func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings) error {
-	config := f.likeController(s, f.namespace)
+func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) error {
+	config := controllerConfig(s, f.namespace)
 	config.IDs = &ids.Lazy{PCI: f.pciIDs, USB: f.usbIDs}
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
@@ -131,7 +132,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 	if err := awaitServer(ctx, rest, onPort(f.port), ctrl.Log.WithName("controller")); err != nil || ctx.Err() != nil {
 		return err
 	}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *managerconfig.Settings)
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),
 		LeaderElection:          f.leaderElection,
-		LeaderElectionID:        nfdv1alpha1.LeaseName(f.instance),
+		LeaderElectionID:        nfdv1alpha1.LeaseName(s.Instance),
 		LeaderElectionNamespace: f.namespace,
 		LeaseDuration:           &s.LeaderElection.LeaseDuration,
 		RenewDeadline:           &s.LeaderElection.RenewDeadline,

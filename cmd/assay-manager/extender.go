@@ -32,7 +32,7 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
@@ -72,7 +72,7 @@ func (f *extenderFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.watchPatience, "watch-patience", watchhealth.DefaultPatience,
 		"duration for which watches may be interrupted before the extender rejects requests")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "duration for which requests are still served, unready, after SIGTERM")
-	f.ruleFlags.register(flags)
+	f.ruleFlags.register(flags, forRules)
 }
 
 func newExtender() *cobra.Command {
@@ -88,22 +88,22 @@ func newExtender() *cobra.Command {
 }
 
 func (f *extenderFlags) run(ctx context.Context) error {
-	settings, _, err := f.load()
+	settings, _, err := f.Load()
 	if err != nil {
 		return err
 	}
-	same := f.likeController(settings, f.namespace)
+	same := controllerConfig(settings, f.namespace)
 	rest, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err
 	}
 	log := ctrl.Log.WithName("extender")
-	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile)
+	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.File)
 	alive := monitor(ctx, rest, f.watchPatience, log)
 	if err := awaitServer(ctx, rest, f.listen, log); err != nil || ctx.Err() != nil {
 		return err
 	}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/internal/watchhealth"
@@ -180,7 +180,7 @@ func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	m := watchhealth.New(watchhealth.Options{Silence: 1200 * time.Millisecond})
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
 	config.Wrap(m.RoundTripper)
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}

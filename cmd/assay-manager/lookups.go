@@ -40,11 +40,11 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	if !f.nodeWarnings && !f.scheduling {
 		return always, nil
 	}
-	settings, _, err := f.load()
+	settings, _, err := f.Load()
 	if err != nil {
 		return nil, err
 	}
-	same := f.likeController(settings, f.namespace)
+	same := controllerConfig(settings, f.namespace)
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return nil, err

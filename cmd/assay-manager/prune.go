@@ -10,9 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/prune"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // pruneFlags are the flags of prune.
@@ -27,7 +26,7 @@ type pruneFlags struct {
 func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
-	f.ruleFlags.register(flags) // the controller's flags define how the record on a Node is read
+	f.ruleFlags.register(flags, forRules) // the controller's flags define how the record on a Node is read
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures and their NodeFeatureSets")
 	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }
@@ -50,7 +49,7 @@ func newPrune() *cobra.Command {
 }
 
 func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
-	opt, err := f.options()
+	s, _, err := f.Load()
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		return err
 	}
@@ -66,7 +65,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := prune.Pruner{Client: c, Record: plan.Record{Instance: f.instance, Bare: opt.Keys.DisableAutoPrefix}}
+	p := prune.Pruner{Client: c, Record: s.Record()}
 	nodes, err := p.Nodes(ctx)
 	if _, err := fmt.Fprintf(out, "removed what was written on %d nodes\n", nodes); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err := p.Own(ctx, f.namespace, f.leases); err != nil {
 		return err
 	}
-	if f.instance == "" { // only the controller without an instance writes NodeShapes
+	if s.Instance == "" { // only the controller without an instance writes NodeShapes
 		if err := p.Shapes(ctx); err != nil {
 			return err
 		}

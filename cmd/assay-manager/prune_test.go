@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
 // written creates a Node with keys of the controller and of other clients.
@@ -215,7 +215,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}})
 	}
 	publish("verified")
-	f := &verifyFlags{ruleFlags: ruleFlags{configFile: managerconfig.DefaultFile}, kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
+	f := &verifyFlags{ruleFlags: ruleFlags{Flags: settings.Flags{File: settings.DefaultFile}}, kubeconfig: cluster.Kubeconfig, namespace: namespace, timeout: 2 * time.Second}
 	check := func(want string) {
 		t.Helper()
 		if _, err := f.run(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
@@ -225,7 +225,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	check("1 of 2 nodes are not ready for use: bare (no NodeFeature: check the worker on this node)")
 	publish("bare")
 	check("bare (a NodeFeature but no labels: check the controller)")
-	f.override = "restrictions: {disableLabels: true}"
+	f.Options = "restrictions: {disableLabels: true}"
 	if n, err := f.run(context.Background()); err != nil || n != 2 {
 		t.Errorf("where labels are switched off: %d nodes, %v", n, err)
 	}

@@ -10,13 +10,13 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/config/managerconfig"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
+	"github.com/assay-project/assay/settings"
 )
 
 // logStart logs the version and the configuration.
-func (f *controllerFlags) logStart(log logr.Logger, s *managerconfig.Settings) {
-	log.Info("Starting controller", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.configFile,
+func (f *controllerFlags) logStart(log logr.Logger, s *settings.Settings) {
+	log.Info("Starting controller", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.File,
 		"leaderElection", f.leaderElection, "enableTaints", s.EnableTaints, "allowOverwrite", s.Restrictions.AllowOverwrite,
 		"noPublish", s.NoPublish, "maskSecrets", s.MaskSecrets, "builtInRules", s.BuiltInRules)
 }

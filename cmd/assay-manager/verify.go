@@ -11,7 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/verify"
 )
 
@@ -29,7 +29,7 @@ func (f *verifyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of the check")
-	f.ruleFlags.register(flags) // the controller's flags define what it writes and how it records it
+	f.ruleFlags.register(flags, forRules) // the controller's flags define what it writes and how it records it
 }
 
 func newVerify() *cobra.Command {
@@ -52,7 +52,7 @@ func newVerify() *cobra.Command {
 
 // run waits until all checks pass, and returns the number of nodes. The error describes the failed check.
 func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
-	settings, _, err := f.load()
+	settings, _, err := f.Load()
 	if err != nil {
 		return 0, err
 	}
@@ -60,7 +60,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	scheme, err := managerconfig.Scheme()
+	scheme, err := fleet.Scheme()
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +70,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
-		n, err := verify.Once(ctx, c, f.likeController(settings, f.namespace))
+		n, err := verify.Once(ctx, c, controllerConfig(settings, f.namespace))
 		if ctx.Err() != nil {
 			return false, nil //nolint:nilerr // a timeout is not an error of the cluster
 		}

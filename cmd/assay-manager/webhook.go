@@ -40,7 +40,7 @@ type webhookFlags struct {
 
 func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	f.processFlags.register(flags)
-	f.ruleFlags.register(flags)
+	f.ruleFlags.register(flags, forRules)
 	f.certificateFlags.register(flags)
 	f.schedulingFlags.register(flags)
 	flags.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the webhook")
@@ -75,12 +75,12 @@ func newWebhook() *cobra.Command {
 // options returns the options of the webhook that depend only on flags.
 func (f *webhookFlags) options() (o webhook.Options, err error) {
 	o.Addr, o.Known.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
-	settings, _, err := f.load()
+	settings, _, err := f.Load()
 	if err != nil {
 		return o, err
 	}
-	o.Known.Rules, o.Known.DefaultTemplate = settings.RuleOptions(f.strict), settings.DefaultTemplate
-	o.Known.Withholding = f.likeController(settings, f.namespace).Withholding()
+	o.Known.Rules, o.Known.DefaultTemplate = settings.Rules(), settings.DefaultTemplate
+	o.Known.Withholding = settings.Withholding()
 	if o.Known.IDs, err = ids.Load(f.pciIDs, f.usbIDs); err != nil {
 		return o, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/rules/schema"
+	"github.com/assay-project/assay/settings"
 )
 
 func newSchema() *cobra.Command {
@@ -22,11 +23,11 @@ assay lint, which also checks expressions, templates and values.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				kinds, err := schema.Kinds()
+				kinds, err := schema.Kinds(settings.Schema())
 				fmt.Fprintln(cmd.OutOrStdout(), strings.Join(kinds, "\n"))
 				return err
 			}
-			data, err := schema.Of(args[0])
+			data, err := schema.Of(args[0], settings.Schema())
 			if err != nil {
 				return err
 			}
@@ -34,7 +35,7 @@ assay lint, which also checks expressions, templates and values.`,
 			return err
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			kinds, _ := schema.Kinds()
+			kinds, _ := schema.Kinds(settings.Schema())
 			return kinds, cobra.ShellCompDirectiveNoFileComp
 		},
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // Budget is the number of nodes that can lose keys in a time window without human attention.
@@ -19,10 +21,8 @@ type Budget struct {
 	Hold time.Duration
 }
 
-// Default allows ten nodes or 5 % of all nodes, whichever is more, to lose keys within ten minutes. A cluster that loses more at
-// once has more likely lost its publishers than its hardware. Five minutes are enough to investigate, and short enough that
-// intended removals need no confirmation.
-var Default = Budget{Nodes: 10, Share: 0.05, Window: 10 * time.Minute, Hold: 5 * time.Minute}
+// Default is the budget by default.
+var Default = Budget(settings.Default().RemovalBudget)
 
 // Breaker delays removals of keys that no change of the rules explains when too many nodes are affected. It is safe for concurrent
 // use.

@@ -21,9 +21,6 @@ type Evictions struct {
 	OneZone bool
 }
 
-// DefaultShare is the default of Share. If more nodes were evicted, the remaining ones could not run their pods.
-const DefaultShare = 0.05
-
 // beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute
 

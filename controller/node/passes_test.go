@@ -34,6 +34,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // namespace is the namespace of the manager and the worker, and prefix the default namespace of labels.
@@ -113,7 +114,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 		client: w.Client, live: w.Client, cache: informers{client: w.Client}, events: w.events, clock: w.clock,
 		registry: assembly.NewRegistry(rules.Options{}), stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
-			Policy: gather.Policy{Namespace: namespace}, Grace: inputs.DefaultGrace, Live: w.Client, Clock: w.clock,
+			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),
 		policy: plan.Policy{Taints: true}, breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock),
 		changes: flap.NewChanges(w.clock), watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),

@@ -13,18 +13,18 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 const startupTaint = "example.com/pending"
 
 // withReady lets the controller write the condition FeaturesReady and remove the start-up taint.
 func withReady(r *Reconciler) {
-	r.ready, r.startup = true, Startup{Key: startupTaint, FailOpenAfter: DefaultFailOpenAfter}
+	r.ready, r.startup = true, Startup{Key: startupTaint, FailOpenAfter: settings.DefaultFailOpenAfter}
 }
 
 // ofBoot returns the object of a worker that has examined a boot.
@@ -83,7 +83,7 @@ func TestANodeIsReadyOnceTheFeaturesOfItsBootAreApplied(t *testing.T) {
 	w.pass()
 	w.isReady("without a worker and without the taint", "")
 	w.taint(startupTaint)
-	if again := w.pass(); again <= 0 || again > DefaultFailOpenAfter {
+	if again := w.pass(); again <= 0 || again > settings.DefaultFailOpenAfter {
 		t.Errorf("again after %s", again)
 	}
 	w.isReady("without a worker", "False "+readyNoFeatures)
@@ -120,7 +120,7 @@ func TestANodeIsReadyOnceTheFeaturesOfItsBootAreApplied(t *testing.T) {
 	w.boots("b3")
 	w.pass()
 	w.isReady("after a restart and a reboot", "True "+readyApplied+": All rules are applied to the features of boot b2.")
-	w.clock.Step(inputs.DefaultGrace)
+	w.clock.Step(settings.DefaultRemovalGracePeriod)
 	w.pass()
 	w.isReady("when the features no longer count", "False "+readyNoFeatures)
 
@@ -249,7 +249,7 @@ func TestAGateThatDoesNotOpenIsOpenedLate(t *testing.T) {
 	if !w.tainted(startupTaint) || len(w.says("StartupTaintTimeout")) != 0 {
 		t.Fatal("the gate opens at once")
 	}
-	w.clock.Step(DefaultFailOpenAfter)
+	w.clock.Step(settings.DefaultFailOpenAfter)
 	w.pass()
 	if w.tainted(startupTaint) {
 		t.Error("the gate stays closed")

@@ -19,9 +19,6 @@ type Startup struct {
 	FailOpenAfter time.Duration
 }
 
-// DefaultFailOpenAfter is enough to pull the image of the worker over a slow network, and for an autoscaler not to give the node up.
-const DefaultFailOpenAfter = 10 * time.Minute
-
 // on reports whether a node has the taint.
 func (s Startup) on(node *corev1.Node) bool {
 	return s.Key != "" && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == s.Key })

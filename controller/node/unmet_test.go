@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/settings"
 )
 
 // TestOnlyAJoiningNodeThatKeepsLabelsIsUnready checks when unmet labels of requests set the condition FeaturesReady.
@@ -133,7 +134,7 @@ func TestUnmetLabelsOfRequests(t *testing.T) {
 			if got := w.node().Annotations[nfdv1alpha1.FeatureLabelsAnnotation]; got != "label" {
 				t.Errorf("the record lists %q, want the label of the rule alone", got)
 			}
-			w.clock.Step(DefaultFailOpenAfter)
+			w.clock.Step(settings.DefaultFailOpenAfter)
 			w.pass()
 			has(w, "after the timeout", false)
 		})

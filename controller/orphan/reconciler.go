@@ -20,11 +20,6 @@ import (
 )
 
 const (
-	// DefaultInterval is how often objects without a Node are checked again, as in NFD.
-	DefaultInterval = time.Hour
-	// DefaultGrace is how long a NodeFeature is kept after its Node is deleted: a machine that is reinstalled comes back under the
-	// same name.
-	DefaultGrace = 10 * time.Minute
 	// precede is how long an object is kept whose Node was never seen. A client that publishes features before the machine joins
 	// does so within a day; older objects are leftovers.
 	precede = 24 * time.Hour

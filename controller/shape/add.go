@@ -34,18 +34,6 @@ type Options struct {
 	Clock  clock.PassiveClock
 }
 
-// DefaultLabels are the labels that make a shape by default: what autoscalers know of a node before it exists.
-func DefaultLabels() []string {
-	return []string{
-		assayv1alpha1.NodePoolLabel,
-		"eks.amazonaws.com/nodegroup",
-		"cloud.google.com/gke-nodepool",
-		"kubernetes.azure.com/agentpool",
-		assayv1alpha1.MachineDeploymentLabel,
-		corev1.LabelInstanceTypeStable, corev1.LabelArchStable, corev1.LabelOSStable,
-	}
-}
-
 // byShape is the name of the index of Nodes by the name of their shape.
 const byShape = "shape"
 

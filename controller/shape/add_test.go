@@ -8,11 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // TestShapesOfALargeFleetChangeLessOften counts the nodes of the cluster, including those of no shape.
 func TestShapesOfALargeFleetChangeLessOften(t *testing.T) {
-	s := &settled{labels: DefaultLabels()}
+	s := &settled{labels: settings.DefaultNodeShapeLabels}
 	node := func(i int) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}} }
 	nodes := 0
 	for _, test := range []struct {

@@ -15,6 +15,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // BenchmarkFleet measures 15,000 nodes in 200 shapes, each node with 60 labels of rules: one pass over all shapes, without the API server;
@@ -23,7 +25,7 @@ import (
 //	go test ./controller/shape -run '^$' -bench Fleet
 func BenchmarkFleet(b *testing.B) {
 	const nodes, shapes, labels = 15_000, 200, 60
-	r := &Reconciler{opt: Options{Labels: DefaultLabels()}}
+	r := &Reconciler{opt: Options{Labels: settings.DefaultNodeShapeLabels}}
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})
 	for i := range nodes {
 		if err := indexer.Add(fleetNode(i, i%shapes, labels)); err != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/assay-project/assay/settings"
 )
 
 func TestShapesOfNodes(t *testing.T) {
@@ -23,7 +25,7 @@ func TestShapesOfNodes(t *testing.T) {
 		"EmptyValue":   {m{"node.kubernetes.io/instance-type": "", "kubernetes.io/os": "linux"}, "linux"},
 		"NoReadable":   {m{"node.kubernetes.io/instance-type": ""}, "-"},
 	} {
-		got, key := keyOf(tc.labels, DefaultLabels())
+		got, key := keyOf(tc.labels, settings.DefaultNodeShapeLabels)
 		if tc.want == "" {
 			if got != "" || key != nil {
 				t.Errorf("%s: the shape is %s %v, want none", name, got, key)
@@ -44,7 +46,7 @@ func TestShapesOfNodes(t *testing.T) {
 
 // TestNamesOfShapesDiffer: values that look alike in a name are different shapes, and what does not belong to the key changes nothing.
 func TestNamesOfShapesDiffer(t *testing.T) {
-	name := func(labels m) string { name, _ := keyOf(labels, DefaultLabels()); return name }
+	name := func(labels m) string { name, _ := keyOf(labels, settings.DefaultNodeShapeLabels); return name }
 	a := name(m{"node.kubernetes.io/instance-type": "a.b", "other": "1"})
 	if a == name(m{"node.kubernetes.io/instance-type": "a-b"}) || a == name(m{"karpenter.sh/nodepool": "a.b"}) {
 		t.Error("two keys have one name")

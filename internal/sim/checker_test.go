@@ -9,10 +9,10 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // checker checks the controller's guarantees for each write of a Node.
@@ -201,7 +201,7 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if p == nil {
 		return true // it has crashed since
 	}
-	grace := inputs.DefaultGrace
+	grace := settings.DefaultRemovalGracePeriod
 	if !takes && time.Now().Before(p.unsure) {
 		grace += patience // what it writes may have been due before its requests failed
 	}

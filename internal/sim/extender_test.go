@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/settings"
 )
 
 // scheduling is a running extender, without its HTTP server.
@@ -155,7 +156,7 @@ func (c *checker) explains(e *scheduling, node string, r requirement, met bool) 
 	case !met && existed:
 		return true
 	}
-	return c.possible(node, e.program, e.known, e.known, inputs.DefaultGrace+patience, false, func(want map[string]string, features []object) bool {
+	return c.possible(node, e.program, e.known, e.known, settings.DefaultRemovalGracePeriod+patience, false, func(want map[string]string, features []object) bool {
 		return r.met(c.w, want, features) == met
 	})
 }

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/settings"
 )
 
 // Namespaces whose pods require a feature by the NodeFeatureRequest requestName. Only the pods of lossy may have their node tainted.
@@ -237,7 +237,7 @@ func (c *checker) knew(name string, p *program, lost bool) bool {
 	if !lost && slices.ContainsFunc(asked, func(requests []object) bool { _, taints := taints(requests); return !taints }) {
 		return true
 	}
-	features := c.last(name, p, inputs.DefaultGrace+patience, true)
+	features := c.last(name, p, settings.DefaultRemovalGracePeriod+patience, true)
 	for _, all := range c.w.server.Versions("nodefeatures", from) {
 		for _, f := range all {
 			if m := below(f, "metadata"); m["namespace"] == namespace && m["name"] == name {

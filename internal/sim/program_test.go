@@ -24,12 +24,12 @@ import (
 	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/orphan"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // namespace is the namespace of the manager and the workers.
@@ -46,7 +46,7 @@ const leaseName = "nfd-master.nfd.kubernetes.io"
 const leasePace = 6 * time.Minute
 
 // scheme is that of all programs.
-var scheme = sync.OnceValues(managerconfig.Scheme)
+var scheme = sync.OnceValues(fleet.Scheme)
 
 // mapper is what programs learn by discovery.
 var mapper = sync.OnceValue(func() meta.RESTMapper {
@@ -66,8 +66,8 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 // config is the configuration of the controllers. Losing is set if they taint nodes that lose features.
 func config(losing bool) controller.Config {
 	c := controller.Config{
-		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: inputs.DefaultGrace, Budget: removals,
-		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: orphan.DefaultInterval, Grace: orphan.DefaultGrace},
+		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: settings.DefaultRemovalGracePeriod, Budget: removals,
+		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: settings.DefaultGcInterval, Grace: settings.DefaultGcGracePeriod},
 		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: arbiter.Options{Interval: 5 * time.Minute},
 	}
 	if losing {

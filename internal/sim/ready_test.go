@@ -13,13 +13,13 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/node"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/settings"
 )
 
 // startup is the taint with which some nodes join.
-var startup = node.Startup{Key: "example.com/starting", FailOpenAfter: node.DefaultFailOpenAfter}
+var startup = node.Startup{Key: "example.com/starting", FailOpenAfter: settings.DefaultFailOpenAfter}
 
 // startupKey is the key of that taint among the keys of a Node.
 var startupKey = string(keys.Taint) + " " + startup.Key + ":NoSchedule"
@@ -120,7 +120,7 @@ func (c *checker) mayClose(name string) bool {
 		return true
 	}
 	return slices.ContainsFunc(c.w.server.Since(0), func(change apiserver.Change) bool {
-		if time.Since(change.Time) > inputs.DefaultGrace+patience {
+		if time.Since(change.Time) > settings.DefaultRemovalGracePeriod+patience {
 			return false
 		}
 		switch change.Resource.Name {

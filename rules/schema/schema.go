@@ -45,26 +45,35 @@ type definition struct {
 //go:embed worker.yaml
 var worker []byte
 
-//go:embed controller.yaml
-var controller []byte
+// WorkerConfiguration is the name of the schema of the worker's configuration file.
+const WorkerConfiguration = "WorkerConfiguration"
 
-// The configuration files that have a schema.
-const (
-	WorkerConfiguration     = "WorkerConfiguration"
-	ControllerConfiguration = "ControllerConfiguration"
-)
-
-// Kinds returns the sorted names of the kinds and configuration files that have a schema.
-func Kinds() ([]string, error) {
+// Kinds returns the sorted names of the kinds and configuration files that have a schema. More are schemas that the caller has, with their
+// names as titles.
+func Kinds(more ...map[string]any) ([]string, error) {
 	all, err := definitions()
-	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(all)), WorkerConfiguration, ControllerConfiguration))), err
+	names := append(slices.Collect(maps.Keys(all)), WorkerConfiguration)
+	for _, s := range more {
+		names = append(names, s["title"].(string)) //nolint:forcetypeassert // see above
+	}
+	slices.Sort(names)
+	return names, err
 }
 
-// Of returns the JSON Schema of a kind, indented. The kind may be in lower case or plural.
-func Of(kind string) ([]byte, error) {
-	for name, data := range map[string][]byte{WorkerConfiguration: worker, ControllerConfiguration: controller} {
-		if strings.EqualFold(kind, name) {
-			return configuration(data)
+// Of returns the JSON Schema of a kind, indented. The kind may be in lower case or plural. More are those of Kinds.
+func Of(kind string, more ...map[string]any) ([]byte, error) {
+	if strings.EqualFold(kind, WorkerConfiguration) {
+		var out object
+		if err := yaml.Unmarshal(worker, &out); err != nil {
+			return nil, err
+		}
+		more = append(slices.Clone(more), out)
+	}
+	for _, s := range more {
+		if strings.EqualFold(kind, s["title"].(string)) { //nolint:forcetypeassert // see Kinds
+			s = maps.Clone(s)
+			s["$schema"] = dialect
+			return json.MarshalIndent(s, "", "  ")
 		}
 	}
 	all, err := definitions()
@@ -76,21 +85,11 @@ func Of(kind string) ([]byte, error) {
 			return json.MarshalIndent(d.schema(), "", "  ")
 		}
 	}
-	kinds, err := Kinds()
+	kinds, err := Kinds(more...)
 	if err != nil {
 		return nil, err
 	}
 	return nil, fmt.Errorf("unknown kind %q: use one of %s", kind, strings.Join(kinds, ", "))
-}
-
-// configuration converts a schema from YAML.
-func configuration(data []byte) ([]byte, error) {
-	var out object
-	if err := yaml.Unmarshal(data, &out); err != nil {
-		return nil, err
-	}
-	out["$schema"] = dialect
-	return json.MarshalIndent(out, "", "  ")
 }
 
 func definitions() (map[string]*definition, error) {

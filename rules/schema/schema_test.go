@@ -17,11 +17,12 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/schema"
+	"github.com/assay-project/assay/settings"
 )
 
 func compile(t *testing.T, kind string) *jsonschema.Schema {
 	t.Helper()
-	data, err := schema.Of(kind)
+	data, err := schema.Of(kind, settings.Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func ruleObject(t *testing.T, rule string) any {
 
 // Editors show the description of a field on hover, so every field must have one.
 func TestEveryFieldIsDescribed(t *testing.T) {
-	kinds, err := schema.Kinds()
+	kinds, err := schema.Kinds(settings.Schema())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		compile(t, kind)
-		data, err := schema.Of(kind)
+		data, err := schema.Of(kind, settings.Schema())
 		if err != nil {
 			t.Fatal(err)
 		}

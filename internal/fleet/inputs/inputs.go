@@ -25,10 +25,6 @@ import (
 	"github.com/assay-project/assay/rules/gather"
 )
 
-// DefaultGrace is how long a worker's features count after its object was deleted while the Node exists: time to reinstall a
-// DaemonSet, or to notice the deletion of a namespace.
-const DefaultGrace = 10 * time.Minute
-
 // Options configure which NodeFeatures count, and for how long.
 type Options struct {
 	// Policy says which NodeFeatures count, and how they are merged.

@@ -1,4 +1,4 @@
-package managerconfig_test
+package settings_test
 
 import (
 	"os"
@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-project/assay/internal/config"
-	"github.com/assay-project/assay/internal/config/managerconfig"
+	"github.com/assay-project/assay/settings"
 )
 
 func TestErrorsHaveAPlace(t *testing.T) {
@@ -28,12 +27,12 @@ func TestErrorsHaveAPlace(t *testing.T) {
 			[]string{`:2:33: restrictions.nodeFeatureNamespaceSelector: invalid label selector: json: unknown field "matchLabel"`}},
 		"Operator":         {"restrictions:\n  nodeFeatureNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}\n", []string{"Like"}},
 		"TwiceInTwoCases":  {"noPublish: true\nNOPUBLISH: false\n", []string{":2:1: noPublish: duplicate key, first on line 1"}},
-		"EvictsTooMany":    {"noExecuteBudget: {every: 10s, share: 5}\n", []string{"noExecuteBudget.share is 5; write a number from 0 to 1"}},
+		"EvictsTooMany":    {"noExecuteBudget: {every: 10s, share: 5}\n", []string{"invalid noExecuteBudget.share 5: use a number from 0 to 1"}},
 		"EvictsBackwards":  {"noExecuteBudget: {every: -10s}\n", []string{`:1:26: noExecuteBudget.every: invalid duration "-10s"`}},
-		"NegativePage":     {"informerPageSize: -1\n", []string{"informerPageSize is -1; it must not be negative"}},
-		"Zero":             {"nfdApiParallelism: 0\n", []string{"nfdApiParallelism is 0; it must be at least 1"}},
-		"LeaderElection":   {"leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection: leaseDuration must exceed"}},
-		"Mask":             {"maskSecrets: perhaps\n", []string{"always, sensitive or never"}},
+		"NegativePage":     {"informerPageSize: -1\n", []string{"invalid informerPageSize -1: use a number of at least 0"}},
+		"Zero":             {"nfdApiParallelism: 0\n", []string{"invalid nfdApiParallelism 0: use a number of at least 1"}},
+		"LeaderElection":   {"leaderElection: {leaseDuration: 5s}\n", []string{"leaderElection: leaseDuration must be greater than renewDeadline"}},
+		"Mask":             {"maskSecrets: perhaps\n", []string{"invalid maskSecrets \"perhaps\": use always, sensitive or never"}},
 		"AnchorWithinSelf": {"a: &a [*a]\n", []string{":1:8: the anchor &a is used within itself"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +40,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, _, err := managerconfig.Load(file, "", nil)
+			_, _, err := (&settings.Flags{File: file}).Load()
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -55,9 +54,9 @@ func TestErrorsHaveAPlace(t *testing.T) {
 }
 
 func TestEqualComparesRegularExpressionsByTheirText(t *testing.T) {
-	read := func(text string) *managerconfig.Settings {
-		s := managerconfig.Default()
-		if _, err := config.Read("f", []byte(text), s.Keys()); err != nil {
+	read := func(text string) *settings.Settings {
+		s := settings.Default()
+		if _, err := s.Read("f", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -79,11 +78,12 @@ func FuzzRead(f *testing.F) {
 	f.Add("a: &a {b: *a}")
 	f.Add("restrictions: [")
 	f.Fuzz(func(t *testing.T, text string) {
-		s := managerconfig.Default()
-		_, err := config.Read("f", []byte(text), s.Keys())
+		s := settings.Default()
+		_, err := s.Read("f", []byte(text))
 		if err != nil && !strings.HasPrefix(err.Error(), "f:") {
 			t.Errorf("no origin: %v", err)
 		}
-		s.Controllers("namespace", "", false)
+		s.Rules()
+		s.Gather("namespace")
 	})
 }

@@ -1,4 +1,5 @@
-package managerconfig
+// Package fleet has the kinds that the parts of the control plane read from the cluster.
+package fleet
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/orphan"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/settings"
+)
+
+// controllerConfig returns the configuration of the controller in a namespace, which applies to all commands that evaluate rules.
+func controllerConfig(s *settings.Settings, namespace string) controller.Config {
+	c := controller.Config{
+		Rules: s.Rules(), Sources: s.Gather(namespace), Policy: s.Plan(),
+		Disable: node.Disable{
+			Labels: s.Restrictions.DisableLabels, Annotations: s.Restrictions.DisableAnnotations,
+			ExtendedResources: s.Restrictions.DisableExtendedResources,
+		},
+		DryRun: s.NoPublish, Grace: s.RemovalGracePeriod,
+		Budget: budget.Budget(s.RemovalBudget), Evictions: budget.Evictions(s.NoExecuteBudget),
+		Parallel:        s.Parallelism,
+		Ready:           s.FeaturesReady,
+		Startup:         node.Startup{Key: s.StartupTaint, FailOpenAfter: s.FailOpenAfter},
+		Resync:          s.ResyncPeriod,
+		DefaultTemplate: s.DefaultTemplate,
+		Version:         build.Version(),
+		BuiltInRules:    s.BuiltInRules,
+		Groups:          s.FeatureGates[settings.GateGroups],
+		Scheduling:      s.FeatureGates[settings.GateScheduling],
+		Requests:        compile.RequestLimits(s.MaterializedRequests),
+		Shapes:          s.NodeShapeLabels,
+		Orphans:         orphan.Options{Interval: s.GcInterval, Grace: s.GcGracePeriod},
+	}
+	c.FailTaint, _ = s.FailTaintOf() // checked when they were read
+	c.LossTaint, _ = s.LossTaintOf()
+	return c
+}
+
+// checkLosses returns what the controller needs to taint nodes that lost features.
+func checkLosses(s *settings.Settings) error {
+	switch {
+	case s.LossTaint == "":
+	case !s.FeatureGates[settings.GateScheduling]:
+		return fmt.Errorf("lossTaint %q: the controller does not watch pods; set --feature-gates=%s=true", s.LossTaint, settings.GateScheduling)
+	case s.NoExecuteBudget.Every <= 0:
+		return fmt.Errorf("lossTaint %q: a feature that all nodes lose would taint all of them at once; set noExecuteBudget.every, for example to 5m", s.LossTaint)
+	}
+	return nil
+}
