@@ -27,7 +27,11 @@ func caches(r *discovery.Result, h host.Host) {
 	}
 	attributes := map[string]string{}
 	last, lastIndex := 0, ""
-	cpu := fastest(h, online)
+	cpu, err := fastest(h, online)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
 	for i := range maxCaches {
 		index := "/cache/index" + strconv.Itoa(i)
 		level, kind, size, err := cache(h, cpuDir(cpu)+index)
@@ -58,13 +62,17 @@ func caches(r *discovery.Result, h host.Host) {
 
 // fastest returns the first CPU with the highest capacity. Where cores differ, as in big.LITTLE, the first CPU is often one of the
 // slow ones. Processors with equal cores, and x86, where the first CPU is fast, need no more than one read.
-func fastest(h host.Host, online []int) int {
+func fastest(h host.Host, online []int) (int, error) {
 	best, highest := online[0], -1
 	for _, cpu := range online {
-		text, err := h.ReadAttribute(cpuDir(cpu) + "/cpu_capacity")
-		capacity, notNumber := strconv.Atoi(text)
-		if err != nil || notNumber != nil {
-			return online[0]
+		file := cpuDir(cpu) + "/cpu_capacity"
+		text, err := h.ReadAttribute(file)
+		if err != nil {
+			return best, host.Present(err)
+		}
+		capacity, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, discovery.NotA("number", file, text)
 		}
 		if capacity > highest {
 			best, highest = cpu, capacity
@@ -73,7 +81,7 @@ func fastest(h host.Host, online []int) int {
 			break
 		}
 	}
-	return best
+	return best, nil
 }
 
 // cache reads one cache: its level, "d" or "i" for a data or instruction cache, and its size in bytes, 0 if the firmware does not

@@ -21,7 +21,7 @@ func Flags(facts host.CPUFacts, info Info) []string {
 	if caps, ok := architectures[facts.Arch]; ok {
 		flags = append(flags, caps.vector[0].names(facts.HWCAP)...)
 		flags = append(flags, caps.vector[1].names(facts.HWCAP2)...)
-		if len(flags) == 0 || caps.wider {
+		if len(flags) == 0 {
 			flags = append(flags, caps.listed(info)...)
 		}
 	}
@@ -48,8 +48,6 @@ type capabilities struct {
 	vector [2]capabilityNames
 	// words returns the capabilities that /proc/cpuinfo lists, in the kernel's spelling.
 	words func(Info) []string
-	// wider is set if /proc/cpuinfo has more than the auxiliary vector.
-	wider bool
 }
 
 // listed returns the names of the capabilities in /proc/cpuinfo.
@@ -141,11 +139,9 @@ var architectures = map[string]capabilities{
 	"loong64": {words: features, vector: [2]capabilityNames{
 		list(`CPUCFG LAM UAL FPU LSX LASX CRC32 COMPLEX CRYPTO LVZ LBT_X86 LBT_ARM LBT_MIPS PTW LSPW SCQ`),
 	}},
-	// arch/riscv/include/uapi/asm/hwcap.h: a bit for each letter of the alphabet. /proc/cpuinfo also has the extensions with longer
-	// names. NFD knows none of them.
-	"riscv64": {words: isa, wider: true, vector: [2]capabilityNames{
-		list(`A B C D E F G H I J K L M N O P Q R S T U V W X Y Z`),
-	}},
+	// The vector has a bit for each letter of the alphabet, but nothing for the extensions with longer names, which are in
+	// /proc/cpuinfo alone. NFD knows none of them.
+	"riscv64": {words: isa},
 }
 
 // isa returns the extensions in the line "isa" of RISC-V, such as "rv64imafdc_zicsr_zba": letters, and after the first underscore

@@ -24,9 +24,10 @@ type knownFeature struct {
 
 // catalog holds the features of Assay's sources. A test compares it with what the sources publish.
 var catalog = map[string]knownFeature{
-	"cpu.cpuid":  {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
-	"cpu.model":  {attributes: true, elements: []string{"architecture", "family", "hypervisor", "id", "microcode", "name", "stepping", "vendor_id"}},
-	"cpu.cache":  {attributes: true, open: true, elements: []string{"l1d.bytes", "l1i.bytes", "l2.bytes", "l3.bytes", "l3.count"}},
+	"cpu.cpuid": {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
+	"cpu.model": {attributes: true, elements: []string{"architecture", "family", "hypervisor", "id", "microcode", "name", "stepping", "vendor_id"}},
+	"cpu.cache": {attributes: true, open: true, elements: []string{"l1d.bytes", "l1i.bytes", "l2.bytes", "l2.count",
+		"l2d.bytes", "l2i.bytes", "l3.bytes", "l3.count"}},
 	"cpu.cstate": {attributes: true, elements: []string{"enabled"}},
 	"cpu.pstate": {attributes: true, elements: []string{"scaling", "scaling_governor", "status", "turbo"}},
 	"cpu.rdt": {flags: true, attributes: true, elements: []string{"RDTCMT", "RDTL2CA", "RDTL3CA", "RDTL3CA_NUM_CLOSID", "RDTMBA", "RDTMBM", "RDTMON"},

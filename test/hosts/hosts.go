@@ -9,7 +9,10 @@ import (
 )
 
 // Names lists the machines; each is a directory with an archive and the resulting NodeFeature.
-var Names = []string{"arm-board", "cloud-vm", "server"}
+var Names = []string{
+	"a64fx", "arm-board", "armv7", "cloud-vm", "epyc", "loongarch", "power10", "power8", "power9", "riscv", "server", "vmware", "zlpar",
+	"zvm",
+}
 
 //go:embed */host.txtar
 var archives embed.FS

@@ -69,6 +69,7 @@ func TestThisMachineCanBeRecorded(t *testing.T) {
 // withoutIdentity removes values that an archive must not contain.
 func withoutIdentity(r *discovery.Report) *discovery.Report {
 	delete(r.Features.Attributes, system.NameFeature)
+	delete(r.Features.Attributes, system.BootFeature)
 	for _, tag := range []string{"board_asset_tag", "chassis_asset_tag"} {
 		delete(r.Features.Attributes[system.DMIFeature].Elements, tag)
 	}
