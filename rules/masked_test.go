@@ -222,3 +222,18 @@ func TestTracesOfSensitiveRulesAreWithoutConditions(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestedLabelsDoNotShowMaskedValues: a label that one publisher requests once showed the password that another one published.
+func TestRequestedLabelsDoNotShowMaskedValues(t *testing.T) {
+	const key = "example.com/bmc"
+	in := rules.Input{Facts: withSecret("hunter2"), Labels: map[string]string{key: "@local.label.bmc-password", "example.com/rack": "@local.label.rack"}}
+	for mode, want := range map[rules.MaskMode]string{rules.MaskAlways: "", rules.MaskSensitive: "", rules.MaskNever: "hunter2"} {
+		o := rules.Link(rules.Options{Mask: rules.Masking{Mode: mode}}).Eval(in)
+		if got := o.Labels(); got[key] != want || got["example.com/rack"] != "r1" {
+			t.Errorf("%s: labels %v", mode, got)
+		}
+		if got := o.Rejected(); want == "" && (len(got) != 1 || got[0].Key != key || strings.Contains(got[0].Reason, "hunter2")) {
+			t.Errorf("%s: rejected %v", mode, got)
+		}
+	}
+}

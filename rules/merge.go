@@ -223,7 +223,8 @@ func (m *merger) request(o *Outcome) {
 // requestedBy is the origin of labels that no rule set.
 const requestedBy = "NodeFeature"
 
-// resolve returns the value of an attribute that a NodeFeature refers to as @domain.feature.element.
+// resolve returns the value of an attribute that a NodeFeature refers to as @domain.feature.element. The attribute can be that of another
+// publisher: masking applies as to rules.
 func (o *Outcome) resolve(path string) (value, reason string) {
 	ref, err := expr.ParseRef(path)
 	if err != nil {
@@ -231,6 +232,9 @@ func (o *Outcome) resolve(path string) (value, reason string) {
 	}
 	if f := o.facts.Feature(ref.Feature); f != nil {
 		if v, ok := f.Attributes.Get(ref.Element); ok {
+			if mask := &o.program.opt.Mask; mask.applies(false) && mask.masks(ref.Element) {
+				return "", errMasked.Error()
+			}
 			return v, ""
 		}
 	}
