@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/rules"
@@ -14,23 +15,50 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Differs returns the reason why a Node does not have an output of rules, or "" if it has it. It does not check taints and extended
-// resources, or a nil Node.
+// Differs returns the reason why a Node does not have an output of rules, or "" if it has it. It does not check a nil Node.
 func Differs(node *corev1.Node, withholding rules.Withholding, kind keys.Kind, key, value string) string {
 	if why := withholding.Withholds(kind); why != "" {
 		return "not written on nodes: " + why
 	}
-	if node == nil || kind == keys.Taint || kind == keys.Resource {
+	if node == nil {
 		return ""
 	}
-	values := map[keys.Kind]map[string]string{keys.Label: node.Labels, keys.Annotation: node.Annotations, keys.Condition: Conditions(node)}[kind]
-	switch has, ok := values[key]; {
+	switch has, ok := valuesOf(node, kind)[key]; {
 	case !ok:
 		return "the Node does not have it yet: is the controller running?"
-	case has != value:
+	case has != value && !(kind == keys.Resource && sameAmount(has, value)):
 		return "the Node has " + has + " instead"
 	}
 	return ""
+}
+
+// sameAmount compares quantities: the API server stores 1000 as 1k.
+func sameAmount(a, b string) bool {
+	x, err := resource.ParseQuantity(a)
+	y, err2 := resource.ParseQuantity(b)
+	return err == nil && err2 == nil && x.Cmp(y) == 0
+}
+
+// valuesOf returns what a Node has of a kind, in the form of outputs of rules.
+func valuesOf(node *corev1.Node, kind keys.Kind) map[string]string {
+	out := map[string]string{}
+	switch kind {
+	case keys.Label:
+		return node.Labels
+	case keys.Annotation:
+		return node.Annotations
+	case keys.Condition:
+		return Conditions(node)
+	case keys.Taint:
+		for _, t := range node.Spec.Taints {
+			out[t.Key+":"+string(t.Effect)] = t.Value
+		}
+	case keys.Resource:
+		for name, amount := range node.Status.Capacity {
+			out[string(name)] = amount.String()
+		}
+	}
+	return out
 }
 
 // Conditions returns the conditions of a Node by type, in the form of outputs of rules.
