@@ -167,6 +167,13 @@ TRIES ?= 1000
 sim-mutations: ## Plant known defects one at a time, and count the schedules until the simulator finds each (minutes; TRIES=100 for at most so many)
 	@SEEDS=$(TRIES) hack/sim-mutations
 
+FOR ?= 1m
+
+.PHONY: twin
+twin: build ## Compare Nodes with an independent evaluation of what is stored: SEED=7 SEEDS=20 FOR=10m FORM=A, with random changes and restarts
+	go build -o bin/twin ./test/twin
+	bin/twin $(if $(SEED),-seed $(SEED)) $(if $(filter-out file,$(origin SEEDS)),-seeds $(SEEDS)) -for $(FOR) $(if $(FORM),-form $(FORM)) $(TWIN_FLAGS)
+
 .PHONY: test-race
 test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
 	@hack/race pure

@@ -1,0 +1,97 @@
+//go:build linux
+
+// Command twin compares Nodes with an independent evaluation of what the API server stores.
+//
+// It runs the controller, the webhook and the extender on a real control plane, with nodes whose contents all differ. A seed chooses
+// contents, rules and changes; the timing is that of the machine. The reference reads stored objects with encoding/json, merges them
+// plainly, and shares no code with the programs but the compiler and the evaluation of rules.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// options are the flags.
+type options struct {
+	nodeCount, ruleCount int
+	seed                 uint64
+	form                 string // A or B
+	duration             time.Duration
+	manager, assay       string // paths of programs
+	patience             time.Duration
+	out                  io.Writer
+}
+
+// The default sizes.
+const defaultNodes, defaultRules = 100, 30
+
+// defaultPatience is longer than the controller leaves a flapping key alone.
+const defaultPatience = 100 * time.Second
+
+func main() {
+	o := options{out: &locked{to: os.Stdout}}
+	seeds, forms, logs := 0, "", ""
+	flag.IntVar(&o.nodeCount, "nodes", defaultNodes, "`number` of nodes")
+	flag.IntVar(&o.ruleCount, "rules", defaultRules, "`number` of rules")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of contents, rules and changes")
+	flag.IntVar(&seeds, "seeds", 1, "`number` of seeds to run, from -seed on")
+	flag.StringVar(&forms, "form", "AB", "A: at rest all keys are equal, without holds; B: default settings, each key was right once; AB: both")
+	flag.DurationVar(&o.duration, "for", time.Minute, "`duration` of each form of each seed")
+	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
+	flag.StringVar(&o.assay, "assay", "bin/assay", "`path` of assay")
+	flag.DurationVar(&o.patience, "patience", defaultPatience, "`duration` after which a difference is an error")
+	flag.StringVar(&logs, "logs", "", "`directory` of the programs' logs, new or empty; by default a temporary one, which is kept if the run fails")
+	flag.Parse()
+	if flag.NArg() > 0 || o.nodeCount < 1 || seeds < 1 || strings.Trim(forms, "AB") != "" {
+		fmt.Fprintln(os.Stderr, "twin: invalid arguments: use flags only, positive numbers, and the forms A, B or AB")
+		os.Exit(2)
+	}
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for range seeds {
+		for _, form := range forms {
+			o.form = string(form)
+			if err := o.onCluster(ctx, logs); err != nil {
+				fmt.Fprintf(os.Stderr, "twin: form %s, seed %d: %v\n", o.form, o.seed, err)
+				os.Exit(1) //nolint:gocritic // nothing is left to clean up
+			}
+		}
+		o.seed++
+	}
+}
+
+// onCluster runs one form of one seed on a new control plane.
+func (o options) onCluster(ctx context.Context, logs string) error {
+	dir, err := os.MkdirTemp(logs, fmt.Sprintf("assay-twin-%s%d-", o.form, o.seed))
+	if err != nil {
+		return err
+	}
+	if err := o.inDir(ctx, filepath.Join(dir, "cluster")); err != nil {
+		return fmt.Errorf("%w\nthe logs are in %s", err, dir)
+	}
+	return os.RemoveAll(dir)
+}
+
+func (o options) inDir(ctx context.Context, dir string) error {
+	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: dir, Progress: o.out})
+	if err != nil {
+		return err
+	}
+	defer c.Stop()
+	if err := c.ApplyCRDs(ctx); err != nil {
+		return err
+	}
+	return o.run(ctx, c)
+}
