@@ -4,7 +4,6 @@ package gpu
 import (
 	"context"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,12 +14,20 @@ import (
 // Name is the domain of the source.
 const Name = "gpu"
 
-// DRMFeature lists the devices of the kernel's Direct Rendering Manager: GPUs with a driver. A GPU without a driver, or with one
-// that does not use DRM, is only in pci.device.
-const DRMFeature = "gpu.drm"
+// Features of the source: a device without a driver, or with one of another kind such as vfio-pci, is only in pci.device.
+const (
+	// DRMFeature lists the devices of the kernel's Direct Rendering Manager: GPUs with a driver.
+	DRMFeature = "gpu.drm"
+	// AccelFeature lists the devices of the kernel's subsystem for compute accelerators, such as neural processing units.
+	AccelFeature = "gpu.accel"
+)
 
-// classDir contains cards, their connectors and render nodes, see Documentation/gpu/drm-uapi.rst.
-const classDir = "sys/class/drm"
+const (
+	// drmDir contains cards, their connectors and render nodes, see Documentation/gpu/drm-uapi.rst.
+	drmDir = "sys/class/drm"
+	// accelDir contains accelerators, see Documentation/accel/introduction.rst.
+	accelDir = "sys/class/accel"
+)
 
 // Source discovers GPUs.
 type Source struct{}
@@ -31,60 +38,74 @@ func New() Source { return Source{} }
 // Name returns "gpu".
 func (Source) Name() string { return Name }
 
-// Discover reads all cards, in the order of their names.
+// Discover reads all cards and accelerators, in the order of their names.
 func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
-	entries, err := discovery.ListDevices(h, classDir)
+	err := list(&r, h, DRMFeature, drmDir, "card", readCard)
 	if err != nil {
 		return r, err
 	}
-	cards := []map[string]string{}
-	for _, entry := range entries {
-		if number, ok := strings.CutPrefix(entry, "card"); ok && digits(number) {
-			cards = append(cards, readCard(&r, h, entry))
-		}
-	}
-	r.Instances(DRMFeature, cards)
-	return r, nil
+	return r, list(&r, h, AccelFeature, accelDir, "accel", readDevice)
 }
 
-func readCard(r *discovery.Result, h host.Host, name string) map[string]string {
-	card := map[string]string{"name": name}
-	device := h.Resolve(classDir + "/" + name + "/device")
-	if driver, err := h.ReadLink(device + "/driver"); err == nil {
-		card["driver"] = host.Clean([]byte(path.Base(driver)))
+// list publishes the numbered devices of a class, such as card0.
+func list(r *discovery.Result, h host.Host, feature, dir, prefix string, read func(*discovery.Result, host.Host, string, map[string]string)) error {
+	entries, err := discovery.ListDevices(h, dir)
+	if err != nil {
+		return err
+	}
+	devices := []map[string]string{}
+	for _, entry := range entries {
+		if number, ok := strings.CutPrefix(entry, prefix); ok && digits(number) {
+			device := map[string]string{"name": entry}
+			read(r, h, h.Resolve(dir+"/"+entry+"/device"), device)
+			devices = append(devices, device)
+		}
+	}
+	r.Instances(feature, devices)
+	return nil
+}
+
+// readDevice adds the driver, the PCI IDs and the NUMA node of a device.
+func readDevice(r *discovery.Result, h host.Host, dir string, device map[string]string) {
+	if driver, err := h.ReadLink(dir + "/driver"); err == nil {
+		device["driver"] = host.Clean([]byte(path.Base(driver)))
 	} else {
 		r.Problem(host.Present(err))
 	}
-	raw := map[string]string{}
-	// mem_info_vram_total is specific to amdgpu, see Documentation/gpu/amdgpu/driver-misc.rst.
-	for _, err := range slices.Concat(
-		discovery.ReadOptional(h, device, raw, "vendor", "device"),
-		discovery.ReadNumbers(h, device, raw, "mem_info_vram_total"),
-		discovery.NUMANode(h, device, card),
-	) {
+	ids := map[string]string{}
+	for _, err := range append(discovery.ReadOptional(h, dir, ids, "vendor", "device"), discovery.NUMANode(h, dir, device)...) {
 		r.Problem(err)
 	}
-	for _, id := range []string{"vendor", "device"} {
-		v, ok := discovery.Hex(raw[id], 4)
-		if ok {
-			card[id] = v
-		} else if _, read := raw[id]; read {
-			r.Problem(discovery.NotA("PCI "+id, device+"/"+id, raw[id]))
+	for name, value := range ids {
+		if id, ok := discovery.Hex(value, 4); ok {
+			device[name] = id
+		} else {
+			r.Problem(discovery.NotA("PCI "+name, dir+"/"+name, value))
 		}
 	}
-	if bytes, ok := raw["mem_info_vram_total"]; ok {
+}
+
+// readCard adds what is known of a card.
+func readCard(r *discovery.Result, h host.Host, dir string, card map[string]string) {
+	readDevice(r, h, dir, card)
+	// mem_info_vram_total is specific to amdgpu, see Documentation/gpu/amdgpu/driver-misc.rst.
+	const vram = "mem_info_vram_total"
+	memory := map[string]string{}
+	for _, err := range discovery.ReadNumbers(h, dir, memory, vram) {
+		r.Problem(err)
+	}
+	if bytes, ok := memory[vram]; ok {
 		card["vram_bytes"] = bytes
 	}
 	// A card that can compute without a display also has a render node.
-	nodes, err := discovery.ListDevices(h, device+"/drm")
+	nodes, err := discovery.ListDevices(h, dir+"/drm")
 	r.Problem(err)
 	for _, node := range nodes {
 		if number, ok := strings.CutPrefix(node, "renderD"); ok && digits(number) {
 			card["render"] = node
 		}
 	}
-	return card
 }
 
 func digits(s string) bool {

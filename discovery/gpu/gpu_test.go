@@ -51,3 +51,28 @@ drm/card1/device -> ../../../display
 		t.Errorf("cards (-want +got):\n%s", diff)
 	}
 }
+
+func TestAcceleratorHasItsDriver(t *testing.T) {
+	h, err := host.FromArchive([]byte(`
+-- sys/class/accel/accel0 -> ../../devices/pci0000:00/0000:00:0b.0/accel/accel0 --
+-- sys/devices/pci0000:00/0000:00:0b.0/ --
+vendor: 0x8086
+device: 0x7d1d
+numa_node: -1
+driver -> ../../../bus/pci/drivers/intel_vpu
+accel/accel0/device -> ../../../0000:00:0b.0
+-- sys/bus/pci/drivers/intel_vpu/ --
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gpu.New().Discover(t.Context(), h)
+	if err != nil || len(r.Problems) > 0 {
+		t.Fatal(err, r.Problems)
+	}
+	list := r.Features.Instances[gpu.AccelFeature].Elements
+	want := map[string]string{"name": "accel0", "driver": "intel_vpu", "vendor": "8086", "device": "7d1d"}
+	if len(list) != 1 || cmp.Diff(want, list[0].Attributes) != "" {
+		t.Errorf("accelerators = %v, want %v", list, want)
+	}
+}

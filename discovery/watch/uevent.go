@@ -11,6 +11,7 @@ var subsystems = map[string]string{
 	"net":        networkSource,
 	"infiniband": "rdma",
 	"drm":        "gpu",
+	"accel":      "gpu",
 	"block":      "storage",
 	"nvme":       "storage",
 	"module":     "kernel",

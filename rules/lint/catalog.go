@@ -58,7 +58,8 @@ var catalog = map[string]knownFeature{
 	"memory.hugepages":            {attributes: true, elements: []string{"enabled"}, prefixes: []string{"hugepages-"}},
 	"memory.transparenthugepages": {attributes: true, elements: []string{"defrag", "enabled", "mode"}},
 
-	"gpu.drm": {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "render", "vendor", "vram_bytes"}},
+	"gpu.accel": {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "vendor"}},
+	"gpu.drm":   {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "render", "vendor", "vram_bytes"}},
 	"rdma.device": {instances: true, open: true, elements: []string{"board_id", "fw_ver", "link_layer", "name", "node_type", "numa_node",
 		"port", "speed", "state"}},
 	"network.device":  {instances: true, elements: []string{"mtu", "name", "operstate", "speed", "sriov_numvfs", "sriov_totalvfs"}},

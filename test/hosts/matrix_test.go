@@ -280,6 +280,7 @@ var empties = map[string]string{
 	"sys/class/net":                       "no interfaces",
 	"sys/class/nvme":                      "no controllers",
 	"sys/class/drm":                       "no cards",
+	"sys/class/accel":                     "no accelerators",
 	"sys/class/infiniband":                "no RDMA devices",
 	"sys/class/iommu":                     "no IOMMU",
 	"sys/kernel/iommu_groups":             "no groups",
