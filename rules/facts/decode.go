@@ -13,8 +13,9 @@ import (
 const (
 	// maxBytes is the maximum size of requests to the API server.
 	maxBytes = 3 << 20
-	// maxElements is the maximum number of names and attributes in one object: more than fit into the 1.5 MiB that etcd accepts. It
-	// limits the memory of malicious objects.
+	// maxElements is the maximum number of names and attributes in one set: more than fit into the 1.5 MiB that etcd accepts. It
+	// limits the memory of malicious objects. It is not one of the object, because what is known of other objects must not decide
+	// whether this one is read.
 	maxElements = 1 << 18
 	// maxFeatures is the maximum number of features of one object. NFD's worker publishes about thirty.
 	maxFeatures = 1 << 14
@@ -23,7 +24,7 @@ const (
 // Errors of Decode for objects that are too large.
 var (
 	errTooLarge    = fmt.Errorf("features take more than %d bytes", maxBytes)
-	errElements    = fmt.Errorf("features have more than %d elements", maxElements)
+	errElements    = fmt.Errorf("more than %d elements", maxElements)
 	errFeatures    = fmt.Errorf("more than %d features", maxFeatures)
 	errNotUTF8     = errors.New("features are not valid UTF-8")
 	errNotAnObject = errors.New("a flag's value must be an object")
@@ -141,7 +142,7 @@ func (d *decoder) instanceSets() error {
 // encoded reads spec.encodedInstances: for each feature, the attributes of each instance.
 func (d *decoder) encoded() error {
 	return d.object(func(name string) error {
-		s, err := set(d, &d.in.known().instanceTexts, (*decoder).encodedList)
+		s, err := set(d, nil, (*decoder).encodedList) // hardly two nodes have the same interfaces of pods
 		return d.add(name, Feature{Instances: s}, err)
 	})
 }
@@ -168,31 +169,31 @@ func (in *Interner) known() *Interner {
 	return in
 }
 
-// set reads one set: from the table of known texts, or with parse.
-func set[T any](d *decoder, texts *table[digest, T], parse func(*decoder) (*T, error)) (*T, error) {
+// set reads one set: from the table of known JSON, or with parse. One table is for one parse. A nil table knows none.
+func set[T any](d *decoder, sets *table[digest, T], parse func(*decoder) (*T, error)) (*T, error) {
 	start := d.pos
 	text, err := d.skip()
 	if err != nil {
 		return nil, err
 	}
 	var key digest
-	if d.in != nil {
+	known := sets != nil && d.in != nil
+	if known {
 		key = d.in.digest(text)
-		if v := texts.get(key); v != nil {
+		if v := sets.get(key); v != nil {
 			return v, nil
 		}
 	}
-	sub := decoder{scanner: scanner{text: text}, in: d.in, elements: d.elements}
+	sub := decoder{scanner: scanner{text: text}, in: d.in}
 	v, err := parse(&sub)
-	d.elements = sub.elements
 	if err == nil {
 		err = sub.end()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("in the set at offset %d: %w", start, err)
 	}
-	if d.in != nil {
-		texts.put(key, v)
+	if known {
+		sets.put(key, v)
 	}
 	return v, nil
 }

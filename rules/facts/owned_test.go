@@ -2,6 +2,8 @@ package facts
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -58,5 +60,58 @@ func TestFactsDoNotReferToTheTextTheyAreDecodedFrom(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWhatWasDecodedBeforeDoesNotMatter compares an Interner that has decoded other objects with none. The text of a set in
+// spec.features was once accepted in spec.encodedInstances, and the other way round, if another object had it at its place, and the
+// elements of known sets did not count for the limit.
+func TestWhatWasDecodedBeforeDoesNotMatter(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	large := `{"elements":{` + strings.Trim(strings.Repeat(`"":{},`, maxElements/2+1), ",") + `}}`
+	sets := []string{
+		"null", "{}", "[]", "7", `{"elements":null}`, `{"elements":[]}`, `{"elements":{}}`, `{"elements":{"a":null}}`, `{"elements":{"a":{}}}`,
+		`{"elements":{"a":"b"}}`, `{"elements":[{"attributes":{"a":"b"}}]}`, `{"elements":[{"attributes":{"a":"b"}},{}]}`, `{"elements":[{"a":"b"}]}`,
+		`[{"a":"b"}]`, `[{"a":"b"},{}]`, `[{"a":null}, {"a":"b"}]`, `[{"attributes":{"a":"b"}}]`, `[{"attributes":"b"}]`, `[{"elements":"b"}]`,
+	}
+	pick := func() string {
+		if random.IntN(300) == 0 {
+			return large
+		}
+		return sets[random.IntN(len(sets))]
+	}
+	member := func(name string) string { return fmt.Sprintf(`%q:{"a.b":%s,"a.c":%s}`, name, pick(), pick()) }
+	in := NewInterner()
+	var kept []*Facts // an Interner forgets what nothing uses
+	accepted, refused := 0, 0
+	for range 20_000 {
+		var members []string
+		for _, name := range []string{"flags", "attributes", "instances"} {
+			if random.IntN(3) == 0 {
+				members = append(members, member(name))
+			}
+		}
+		text, encoded := "{"+strings.Join(members, ",")+"}", ""
+		if random.IntN(2) == 0 {
+			encoded = fmt.Sprintf(`{"a.b":%s}`, pick())
+		}
+		want, errAlone := DecodeWith(text, encoded, nil)
+		got, err := DecodeWith(text, encoded, in)
+		if fmt.Sprint(err) != fmt.Sprint(errAlone) {
+			t.Fatalf("%.500s and %.500s:\nwithout an Interner: %v\nwith one: %v", text, encoded, errAlone, err)
+		}
+		if err != nil {
+			refused++
+			continue
+		}
+		accepted++
+		kept = append(kept, got)
+		if diff := cmp.Diff(want.Features(), got.Features()); diff != "" {
+			t.Fatalf("%.500s and %.500s (-without an Interner +with):\n%s", text, encoded, diff)
+		}
+	}
+	runtime.KeepAlive(kept)
+	if accepted < 1000 || refused < 1000 {
+		t.Errorf("%d were accepted and %d refused: the test draws too few of one kind", accepted, refused)
 	}
 }
