@@ -153,7 +153,7 @@ const setsPatience = 10 * time.Second
 
 // known waits until existing sets are known if the NodeFeature names any, and reads those that were dropped.
 func (s *Store) known(ctx context.Context, f *nodefeature.NodeFeature) {
-	f.Spec.FeatureSets = nodefeature.ShareNames(f.Spec.FeatureSets)
+	f.Spec.FeatureSets, f.Spec.Labels = nodefeature.ShareNames(f.Spec.FeatureSets), nodefeature.ShareLabels(f.Spec.Labels)
 	if s.waits(f) {
 		s.wait(ctx)
 	}
@@ -232,7 +232,9 @@ func (l resolving) IsWatchListSemanticsUnSupported() bool {
 func (s *Store) resend(ctx context.Context, w *nodefeature.Stream) bool {
 	s.reload(ctx)
 	for _, f := range s.arrived() {
-		if now := s.admit(f); !w.Replace(now, now) {
+		now := s.admit(f)
+		gone := *now // informers modify what they get
+		if !w.Replace(&gone, now) {
 			s.again(f) // the next watch sends it
 			return false
 		}

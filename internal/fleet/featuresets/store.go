@@ -61,8 +61,9 @@ type Content struct {
 
 // entry is what is known of a NodeFeature that names sets.
 type entry struct {
-	names    []string                 // the sets that it names, sorted; nil if it names too much
-	complete *nodefeature.NodeFeature // as last sent with all sets; nil: never
+	names    []string          // the sets that it names, sorted; nil if it names too much
+	uid      types.UID         // of the object that was last sent with all sets
+	complete *nodefeature.Spec // its spec, a copy: the object itself belongs to the informer; nil: none was
 }
 
 // New returns an empty Store. Namespace is Assay's own.
@@ -288,7 +289,8 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 	if err == nil {
 		out, missing := s.resolve(f)
 		if len(missing) == 0 {
-			e.complete = out
+			spec := out.Spec
+			e.uid, e.complete = out.UID, &spec
 			delete(s.waiting, key)
 			return out
 		}
@@ -302,8 +304,8 @@ func (s *Store) admit(f *nodefeature.NodeFeature) *nodefeature.NodeFeature {
 // stale returns a NodeFeature with the features of its last complete version, or with an error if there is none.
 func (e *entry) stale(f *nodefeature.NodeFeature, err error) *nodefeature.NodeFeature {
 	shown := *f
-	if e != nil && e.complete != nil && e.complete.UID == f.UID {
-		shown.Spec = e.complete.Spec
+	if e != nil && e.complete != nil && e.uid == f.UID {
+		shown.Spec = *e.complete
 	} else {
 		shown.Spec.Features = nodefeature.Features{Err: err}
 	}
