@@ -45,31 +45,29 @@ func (d *Decider) now() int64 {
 	return time.Now().Unix()
 }
 
-// Filter appends the response to a filter request, an ExtenderFilterResult. Nodes without a required feature go into
+// Filter returns the response to a filter request, an ExtenderFilterResult. Nodes without a required feature go into
 // FailedAndUnresolvableNodes, since evicting pods gives no node a feature. Spare is a scratch buffer and can be nil; it is returned
-// for reuse. Filter also appends a response for an error, and returns the error for metrics.
-func (d *Decider) Filter(body, out, spare []byte) (answer, spareAfter []byte, err error) {
-	before := len(out)
-	out, spare, err = d.filter(body, out, spare[:0])
+// for reuse. For an error there is a response too, and the error is for metrics.
+func (d *Decider) Filter(body, spare []byte) (answer, spareAfter []byte, err error) {
+	answer, spare, err = d.filter(body, spare[:0])
 	if err != nil {
-		out = appendError(out[:before], err)
+		answer = filterError(err)
 	}
-	return out, spare, err
+	return answer, spare, err
 }
 
-// appendError appends an ExtenderFilterResult with an error. Its list of names is empty, not absent; kube-scheduler only reads
-// Error.
-func appendError(out []byte, err error) []byte {
+// filterError returns an ExtenderFilterResult with an error. Its list of names is empty, not absent; kube-scheduler only reads Error.
+func filterError(err error) []byte {
 	text, _ := json.Marshal(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, Error: err.Error()}) // encoding strings never fails
-	return append(out, text...)
+	return text
 }
 
-func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err error) {
+func (d *Decider) filter(body, failed []byte) (answer, spare []byte, err error) {
 	var a args
 	if err := d.read(&a, body); err != nil {
-		return out, failed, err
+		return nil, failed, err
 	}
-	out = append(out, `{"NodeNames":`...)
+	out := append(make([]byte, 0, len(body)), `{"NodeNames":`...)
 	reqs, problem := d.memo.of(d.Requirements, &a.pod)
 	if reqs == nil && problem == nil {
 		out = append(out, a.nodeNames...)
@@ -108,24 +106,23 @@ func (d *Decider) filter(body, out, failed []byte) (answer, spare []byte, err er
 	return append(out, `},"Error":""}`...), failed, err
 }
 
-// Prioritize appends the response to a prioritize request, a HostPriorityList. It omits nodes with a score of zero, and all nodes
+// Prioritize returns the response to a prioritize request, a HostPriorityList. It omits nodes with a score of zero, and all nodes
 // if they have the same score: kube-scheduler adds zero for missing nodes, and parsing 500 scores that decide nothing takes it
-// longer than placing the pod. On an error it appends nothing.
-func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
-	before := len(out)
+// longer than placing the pod.
+func (d *Decider) Prioritize(body []byte) (answer []byte, err error) {
 	var a args
 	if err := d.read(&a, body); err != nil {
-		return out, err
+		return nil, err
 	}
 	reqs, problem := d.memo.of(d.Requirements, &a.pod)
 	if reqs == nil || problem != nil || len(reqs.Preferred) == 0 {
-		return append(out, `[]`...), eachName(a.nodeNames, func(span) {})
+		return []byte(`[]`), eachName(a.nodeNames, func(span) {})
 	}
 	j := d.Index.Judge(&requirements.Requirements{Preferred: reqs.Preferred}, 0)
 	defer j.End()
-	out = append(out, '[')
+	out := []byte{'['}
 	var lowest, highest int64 = index.MaxScore, 0
-	err := eachName(a.nodeNames, func(name span) {
+	err = eachName(a.nodeNames, func(name span) {
 		score := j.Score(name.bare())
 		lowest, highest = min(lowest, score), max(highest, score)
 		if score == 0 {
@@ -139,26 +136,26 @@ func (d *Decider) Prioritize(body, out []byte) ([]byte, error) {
 		out = append(strconv.AppendInt(out, score, 10), '}')
 	})
 	if err != nil {
-		return out[:before], err
+		return nil, err
 	}
 	if lowest >= highest {
-		out = out[:before+1]
+		out = out[:1]
 	}
 	return append(out, ']'), nil
 }
 
-// Preempt appends the response to a preempt request, an ExtenderPreemptionResult with the candidates that have the required
-// features. Without it, pods would be evicted from nodes that the pod cannot use. On an error it appends nothing.
-func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
+// Preempt returns the response to a preempt request, an ExtenderPreemptionResult with the candidates that have the required
+// features. Without it, pods would be evicted from nodes that the pod cannot use.
+func (d *Decider) Preempt(body []byte) (answer []byte, err error) {
 	var a args
 	if err := a.parse(body); err != nil {
-		return out, err
+		return nil, err
 	}
 	switch {
 	case !d.Index.Synced():
-		return out, errUnready
+		return nil, errUnready
 	case a.victims != nil && a.metaVictim == nil:
-		return out, errWholeNodes
+		return nil, errWholeNodes
 	}
 	reqs, problem := d.memo.of(d.Requirements, &a.pod)
 	check := func([]byte) (*index.Reason, bool) { return problem, false }
@@ -184,11 +181,10 @@ func (d *Decider) Preempt(body, out []byte) ([]byte, error) {
 			return nil
 		})
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 	}
-	text, err := json.Marshal(result)
-	return append(out, text...), err
+	return json.Marshal(result)
 }
 
 // read parses a request about nodes, or returns why it cannot be answered.

@@ -89,7 +89,7 @@ func body(t testing.TB, v any) []byte {
 
 func filter(t testing.TB, d *extender.Decider, request []byte) extenderv1.ExtenderFilterResult {
 	t.Helper()
-	answer, _, _ := d.Filter(request, nil, nil)
+	answer, _, _ := d.Filter(request, nil)
 	var out extenderv1.ExtenderFilterResult
 	if err := json.Unmarshal(answer, &out); err != nil {
 		t.Fatalf("the answer is not JSON: %v\n%s", err, answer)
@@ -203,7 +203,7 @@ func TestRefusesWithAReason(t *testing.T) {
 			if !strings.Contains(got.Error, test.want) || len(*got.NodeNames) != 0 {
 				t.Errorf("got %+v, want an error with %q", got, test.want)
 			}
-			if _, err := test.d.Prioritize(test.body, nil); err == nil {
+			if _, err := test.d.Prioritize(test.body); err == nil {
 				t.Error("prioritize answers")
 			}
 		})
@@ -327,7 +327,7 @@ func TestPrioritizeAddsUpWeights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := body(t, extenderv1.ExtenderArgs{Pod: pod("ml", test.labels, nil), NodeNames: &test.names})
-			answer, err := decider(t).Prioritize(request, nil)
+			answer, err := decider(t).Prioritize(request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -352,7 +352,7 @@ func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 			"n2": {Pods: []*extenderv1.MetaPod{{UID: "b"}, {UID: "c"}}, NumPDBViolations: 1},
 		},
 	}
-	answer, err := decider(t).Preempt(body(t, args), nil)
+	answer, err := decider(t).Preempt(body(t, args))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,14 +367,14 @@ func TestPreemptDropsNodesWithoutTheFeature(t *testing.T) {
 		t.Error(diff)
 	}
 	whole := extenderv1.ExtenderPreemptionArgs{Pod: args.Pod, NodeNameToVictims: map[string]*extenderv1.Victims{"n1": {}}}
-	if _, err := decider(t).Preempt(body(t, whole), nil); err == nil {
+	if _, err := decider(t).Preempt(body(t, whole)); err == nil {
 		t.Error("whole victims are accepted")
 	}
 	for request, want := range map[string]string{
 		`{"Pod":{"metadata":{"namespace":"batch"}}}`:                                                                 `{"NodeNameToMetaVictims":{}}`,
 		`{"Pod":{"metadata":{"namespace":"batch"}},"NodeNameToVictims":{"n2":{}},"NodeNameToMetaVictims":{"n2":{}}}`: `{"NodeNameToMetaVictims":{"n2":{"Pods":null,"NumPDBViolations":0}}}`,
 	} {
-		if got, err := decider(t).Preempt([]byte(request), nil); err != nil || string(got) != want {
+		if got, err := decider(t).Preempt([]byte(request)); err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v, want %s", request, got, err, want)
 		}
 	}
@@ -385,17 +385,14 @@ func BenchmarkFilter(b *testing.B) {
 	for _, n := range []int{500, 750, 5000, 15000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			d, request := benchRequest(b, n)
-			var out, spare []byte
-			var err error
-			for range 2 {
-				if out, spare, err = d.Filter(request, out[:0], spare); err != nil {
-					b.Fatal(err)
-				}
+			_, spare, err := d.Filter(request, nil)
+			if err != nil {
+				b.Fatal(err)
 			}
 			b.SetBytes(int64(len(request)))
 			b.ReportAllocs()
 			for b.Loop() {
-				out, spare, _ = d.Filter(request, out[:0], spare)
+				_, spare, _ = d.Filter(request, spare)
 			}
 		})
 	}
@@ -404,11 +401,9 @@ func BenchmarkFilter(b *testing.B) {
 // BenchmarkPrioritize scores the nodes for the same pod.
 func BenchmarkPrioritize(b *testing.B) {
 	d, request := benchRequest(b, 5000)
-	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		var err error
-		if out, err = d.Prioritize(request, out[:0]); err != nil {
+		if _, err := d.Prioritize(request); err != nil {
 			b.Fatal(err)
 		}
 	}

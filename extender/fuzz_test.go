@@ -37,9 +37,9 @@ func FuzzDecider(f *testing.F) {
 	d := decider(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !json.Valid(data) {
-			_, _, _ = d.Filter(data, nil, nil)
-			_, _ = d.Prioritize(data, nil)
-			_, _ = d.Preempt(data, nil)
+			_, _, _ = d.Filter(data, nil)
+			_, _ = d.Prioritize(data)
+			_, _ = d.Preempt(data)
 			return
 		}
 		checkFilter(t, d, data)
@@ -64,7 +64,7 @@ func named[T any](data []byte, field string, into *T) bool {
 }
 
 func checkFilter(t *testing.T, d *extender.Decider, data []byte) {
-	answer, _, err := d.Filter(data, nil, nil)
+	answer, _, err := d.Filter(data, nil)
 	var got extenderv1.ExtenderFilterResult
 	if parse := json.Unmarshal(answer, &got); parse != nil || got.NodeNames == nil {
 		t.Fatalf("the answer is %s (%v)", answer, parse)
@@ -96,7 +96,7 @@ func checkFilter(t *testing.T, d *extender.Decider, data []byte) {
 }
 
 func checkPrioritize(t *testing.T, d *extender.Decider, data []byte) {
-	answer, err := d.Prioritize(data, nil)
+	answer, err := d.Prioritize(data)
 	if err != nil {
 		return
 	}
@@ -116,7 +116,7 @@ func checkPrioritize(t *testing.T, d *extender.Decider, data []byte) {
 }
 
 func checkPreempt(t *testing.T, d *extender.Decider, data []byte) {
-	answer, err := d.Preempt(data, nil)
+	answer, err := d.Preempt(data)
 	if err != nil {
 		return
 	}

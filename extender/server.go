@@ -131,18 +131,12 @@ func (s *Server) Handler() http.Handler {
 	r.Get("/readyz", s.readyz)
 	r.Group(func(r chi.Router) {
 		r.Use(s.authenticated)
-		r.Post("/filter", s.verb("filter", func(b *buffers) (err error) {
-			b.out, b.spare, err = s.decider.Filter(b.body, b.out, b.spare)
-			return err
+		r.Post("/filter", s.verb("filter", func(b *buffers) (answer []byte, err error) {
+			answer, b.spare, err = s.decider.Filter(b.body, b.spare)
+			return answer, err
 		}))
-		r.Post("/prioritize", s.verb("prioritize", func(b *buffers) (err error) {
-			b.out, err = s.decider.Prioritize(b.body, b.out)
-			return err
-		}))
-		r.Post("/preempt", s.verb("preempt", func(b *buffers) (err error) {
-			b.out, err = s.decider.Preempt(b.body, b.out)
-			return err
-		}))
+		r.Post("/prioritize", s.verb("prioritize", func(b *buffers) ([]byte, error) { return s.decider.Prioritize(b.body) }))
+		r.Post("/preempt", s.verb("preempt", func(b *buffers) ([]byte, error) { return s.decider.Preempt(b.body) }))
 		if s.opts.Pod != nil {
 			r.Get("/v1/explain", s.inspect(s.explain))
 		}
@@ -264,8 +258,9 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok")
 }
 
-// buffers are reused for later requests.
-type buffers struct{ body, out, spare []byte }
+// buffers are reused for later requests, which doubles the rate of requests with 5,000 nodes. An answer is in neither of them: HTTP/2 may
+// still send it after Write has returned, if the client resets the stream.
+type buffers struct{ body, spare []byte }
 
 var pool = sync.Pool{New: func() any { return &buffers{} }}
 
@@ -273,20 +268,19 @@ var pool = sync.Pool{New: func() any { return &buffers{} }}
 const maxKept = 1 << 20
 
 func (b *buffers) release() {
-	if cap(b.body)+cap(b.out)+cap(b.spare) < 3*maxKept {
+	if cap(b.body)+cap(b.spare) < 2*maxKept {
 		pool.Put(b)
 	}
 }
 
 // verb answers one request of a scheduler.
-func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc {
+func (s *Server) verb(name string, decide func(*buffers) (answer []byte, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		result := "ok"
 		defer func() { s.opts.Observe(name, result, time.Since(start)) }()
 		b := pool.Get().(*buffers)
 		defer b.release()
-		b.out = b.out[:0]
 		release, err := s.read(b, w, r)
 		if err != nil {
 			result = "refused"
@@ -302,14 +296,15 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 				err = fmt.Errorf("%w: %w", errUnreliable, why)
 			}
 		}
+		var answer []byte
 		if err == nil {
-			err = decide(b)
+			answer, err = decide(b)
 		} else if name == "filter" {
-			b.out = appendError(b.out, err)
+			answer = filterError(err)
 		}
 		if err != nil {
 			result = "error"
-			if len(b.out) == 0 {
+			if len(answer) == 0 {
 				fail(w, &httpError{status(err), err.Error()})
 				return
 			}
@@ -317,8 +312,8 @@ func (s *Server) verb(name string, decide func(*buffers) error) http.HandlerFunc
 		w.Header().Set("Content-Type", "application/json")
 		// kube-scheduler stops reading at the end of the JSON. Content-Length tells it that nothing follows, so it reuses the
 		// connection; after a chunked response it would not, and every request would start with a handshake.
-		w.Header().Set("Content-Length", strconv.Itoa(len(b.out)))
-		_, _ = w.Write(b.out) // the client has disconnected
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		_, _ = w.Write(answer) // the client has disconnected
 	}
 }
 

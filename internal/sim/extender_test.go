@@ -117,7 +117,7 @@ func (w *world) filter(r requirement) (found []string, ready bool) {
 	if err != nil {
 		panic(err)
 	}
-	answer, _, err := w.extender.decider.Filter(body, nil, nil)
+	answer, _, err := w.extender.decider.Filter(body, nil)
 	if err != nil {
 		return nil, false
 	}
