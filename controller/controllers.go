@@ -75,7 +75,8 @@ type Config struct {
 	Resync time.Duration
 	// Groups enables NodeFeatureGroups.
 	Groups bool
-	// Scheduling enables status of requests and policies, and notifies schedulers when features of nodes change.
+	// Scheduling watches pods that require features, and notifies schedulers when features of nodes change. With an instance name, the
+	// status of requests and policies needs it too.
 	Scheduling bool
 	// Requests limits the NodeFeatureRequests that are materialized.
 	Requests compile.RequestLimits
@@ -230,11 +231,11 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			return group.Add(mgr, group.Options{Known: review.Known{Rules: c.Rules, IDs: c.IDs}, Nodes: nodes, NodesChanged: nodesChanged})
 		},
 		func() error {
-			if !c.Scheduling {
+			if !c.Scheduling && c.Policy.Record.Instance != "" {
 				return nil
 			}
 			return request.Add(mgr, request.Options{
-				Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: true, Losses: losses.Tracker, Withholding: c.Withholding(),
+				Nodes: nodes, Rules: reg, Materialized: assembled, IDs: c.IDs, Pods: c.Scheduling, Losses: losses.Tracker, Withholding: c.Withholding(),
 			})
 		},
 		func() error {

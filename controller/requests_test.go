@@ -37,13 +37,15 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 		return r
 	}
 	const speed = `required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Ge, value: ["5"]}}}]}`
-	first := request("a-first", "{materialize: true, "+speed+"}")
-	plain := request("b-plain", "{"+speed+"}")
-	empty := request("c-empty", "{materialize: true}")
+	first := request("a-first", "{"+speed+"}")
+	never := request("b-never", "{materialize: Never, "+speed+"}")
+	empty := request("c-empty", "{materialize: Always}")
+	long := request("c-"+strings.Repeat("x", 64), "{"+speed+"}")
+	second := request("c-second", "{materialize: Always, "+speed+"}")
 	label := "features.assay.dev/" + w.namespace + ".a-first"
 
 	off := w.start(func(c *controller.Config) { c.Scheduling = true })
-	becomes(w, first, "it is off until a limit is set", materialized(metav1.ConditionFalse, "Disabled"))
+	becomes(w, first, "the limit is 0", materialized(metav1.ConditionFalse, "Disabled"))
 	w.labels("fast", map[string]string{label: ""})
 	off.stop()
 
@@ -54,7 +56,9 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 		return r.Status.Label == label && materialized(metav1.ConditionTrue, "Labeled")(r)
 	})
 	becomes(w, empty, "nothing is required", materialized(metav1.ConditionFalse, compile.ReasonNothingRequired))
-	becomes(w, plain, "the status is written", func(r *assayv1alpha1.NodeFeatureRequest) bool {
+	becomes(w, long, "its name is too long", materialized(metav1.ConditionFalse, compile.ReasonNameTooLong))
+	w.event(long.Name, "NotMaterialized", "use a name of at most")
+	becomes(w, never, "the status is written", func(r *assayv1alpha1.NodeFeatureRequest) bool {
 		return len(r.Status.Conditions) > 0 && meta.FindStatusCondition(r.Status.Conditions, assayv1alpha1.ConditionMaterialized) == nil
 	})
 
@@ -67,11 +71,11 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 	w.labels("slow", map[string]string{label: ""})
 
 	// The two oldest have the places: another one waits until one of them is deleted.
-	last := request("d-last", "{materialize: true, "+speed+"}")
+	last := request("d-last", "{"+speed+"}")
 	next := "features.assay.dev/" + w.namespace + ".d-last"
 	becomes(w, last, "there is no place", materialized(metav1.ConditionFalse, compile.ReasonTooManyRequests))
 	w.labels("fast", map[string]string{label: "true", next: ""})
-	if err := w.Delete(t.Context(), empty); err != nil {
+	if err := w.Delete(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	w.labels("fast", map[string]string{label: "true", next: "true"})
@@ -119,7 +123,7 @@ func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 	w.allowStartup()
 	r := &assayv1alpha1.NodeFeatureRequest{}
 	w.apply(r, "metadata: {name: fast, namespace: "+w.namespace+"}\n"+
-		`spec: {materialize: true, required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Exists}}}]}}`)
+		`spec: {materialize: Always, required: {matchFeatures: [{feature: test.attr, matchExpressions: {speed: {op: Exists}}}]}}`)
 	label := "features.assay.dev/" + w.namespace + ".fast"
 	w.joinsWith(label, "fast", "slow", "unknown")
 	history := w.record("slow")

@@ -85,9 +85,9 @@ var list = []Setting{
 	declare("builtInRules", func(s *Settings) *string { return &s.BuiltInRules }, "",
 		"Directory of rules that are evaluated in addition to those of the cluster.", flag("built-in-rules")),
 	declare("protectedKeys", func(s *Settings) *[]string { return &s.ProtectedKeys }, nil, "Additional keys that no rule may write."),
-	declare("materializedRequests.total", func(s *Settings) *int { return &s.MaterializedRequests.Total }, 0,
+	declare("materializedRequests.total", func(s *Settings) *int { return &s.MaterializedRequests.Total }, DefaultMaterializedTotal,
 		"Limit of the cluster; 0 disables the labels.", atLeast(0)),
-	declare("materializedRequests.perNamespace", func(s *Settings) *int { return &s.MaterializedRequests.PerNamespace }, 0,
+	declare("materializedRequests.perNamespace", func(s *Settings) *int { return &s.MaterializedRequests.PerNamespace }, DefaultMaterializedPerNamespace,
 		"Limit of each namespace; 0: total.", atLeast(0)),
 	declare("allowFail", func(s *Settings) *bool { return &s.AllowFail }, true,
 		"Let the action fail keep the labels of a node unchanged.", flag("allow-fail"), inAssay),
@@ -124,7 +124,7 @@ var sections = map[string]string{
 	"restrictions":         "What rules and NodeFeatures may do.",
 	"removalBudget":        "How many nodes may lose labels or resources before removals are held.",
 	"noExecuteBudget":      "How fast nodes get taints that evict pods.",
-	"materializedRequests": "How many NodeFeatureRequests with materialize are kept as labels of Nodes. Each can cause a write of every Node.",
+	"materializedRequests": "How many NodeFeatureRequests are kept as labels of Nodes; none by a controller with an instance name. Each can cause a write of every Node.",
 }
 
 // ignored are keys of NFD without an effect, and why.

@@ -88,6 +88,13 @@ type NoExecuteBudget struct {
 // MaterializedRequests limits the NodeFeatureRequests whose nodes are labeled.
 type MaterializedRequests struct{ Total, PerNamespace int }
 
+// The number of requests that are labels of Nodes by default: enough for the requirements that a cluster has a name for. A Node has
+// about 100 labels without them.
+const (
+	DefaultMaterializedTotal        = 50
+	DefaultMaterializedPerNamespace = 5
+)
+
 // The feature gates that have an effect. NFD's NodeFeatureAPI is always enabled.
 const (
 	GateBare        = "DisableAutoPrefix"

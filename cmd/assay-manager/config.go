@@ -35,6 +35,9 @@ func controllerConfig(s *settings.Settings, namespace string) controller.Config 
 		Shapes:          s.NodeShapeLabels,
 		Orphans:         orphan.Options{Interval: s.GcInterval, Grace: s.GcGracePeriod},
 	}
+	if s.Instance != "" {
+		c.Requests = compile.RequestLimits{} // two controllers would write the same labels
+	}
 	c.FailTaint, _ = s.FailTaintOf() // checked when they were read
 	c.LossTaint, _ = s.LossTaintOf()
 	return c

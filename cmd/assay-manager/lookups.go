@@ -45,6 +45,9 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 		return nil, err
 	}
 	same := controllerConfig(settings, f.namespace)
+	if !f.scheduling {
+		same.Requests = compile.RequestLimits{} // the webhook may not read requests
+	}
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ type Rules struct {
 	builtIn   *directory.Directory
 	assembler *assembly.Assembler // of NodeFeatureRules
 	requests  *assembly.Assembler // of rules that materialize NodeFeatureRequests
-	limits    RequestLimits
+	places    *places             // which requests are materialized
 	cached    client.Reader
 	live      client.Reader
 
@@ -125,14 +125,15 @@ func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 		done   []string
 		faults []error
 	)
-	for _, name := range names {
-		next, err := r.look(ctx, name)
+	for i := 0; i < len(names); i++ {
+		next, err := r.look(ctx, names[i])
+		names = append(names, r.places.drain()...) // requests whose place depends on this one
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		r.store(name, next)
-		done = append(done, name)
+		r.store(names[i], next)
+		done = append(done, names[i])
 	}
 	changed, err := r.share(ctx)
 	faults = append(faults, err)
@@ -319,7 +320,7 @@ func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rul
 	requests := opt.Assembly
 	requests.DefaultTemplate, requests.Rules.DefaultScope, requests.Rules.Keys.Requests = "", "", true
 	return &Rules{
-		limits: opt.Requests, requests: assembly.New(requests, source{cached: cached, live: live, namespace: o.Namespace}),
+		places: newPlaces(opt.Requests), requests: assembly.New(requests, source{cached: cached, live: live, namespace: o.Namespace}),
 		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, lacks: make(chan struct{}, 1), cached: cached, live: live, turn: turn.New(),
 		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
 	}

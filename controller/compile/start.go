@@ -3,7 +3,6 @@ package compile
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +52,7 @@ func (s *start) run(ctx context.Context) error {
 // filled and would miss an object that is deleted between that time and its first list.
 func (s *start) hearOfRemovals(ctx context.Context) error {
 	err := s.onDelete(ctx, &nfdv1alpha1.NodeFeatureRule{}, func(name string) string { return name })
-	if err != nil || s.rules.limits.Total == 0 {
+	if err != nil || !s.rules.Materializes() {
 		return err
 	}
 	return s.onDelete(ctx, &assayv1alpha1.NodeFeatureRequest{}, func(key string) string {
@@ -86,16 +85,26 @@ func (s *start) assembleAll(ctx context.Context) {
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
 	}
-	if s.rules.limits.Total == 0 {
+	if !s.rules.Materializes() {
 		return
 	}
-	within, err := s.rules.withinLimits(ctx)
+	for _, name := range s.requests(ctx) {
+		s.assemble(ctx, name)
+	}
+}
+
+// requests returns the rules of the requests that have a place.
+func (s *start) requests(ctx context.Context) []string {
+	release, err := s.rules.turn.Take(ctx)
+	if err != nil {
+		return nil // stopped
+	}
+	defer release()
+	names, err := s.rules.loadRequests(ctx)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot list requests") // the cache has been filled before
 	}
-	for _, name := range slices.Sorted(maps.Keys(within)) {
-		s.assemble(ctx, name)
-	}
+	return names
 }
 
 // assemble retries until the state of the object is known: while the API server does not answer, nothing is decided.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -13,6 +15,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
@@ -55,19 +58,36 @@ func (r *Reconciler) write(ctx context.Context, obj, before client.Object, old, 
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	condition.Announce(r.events, obj, old.Conditions, now.Conditions, reason)
+	r.announce(obj, old.Conditions, now.Conditions)
 	return ctrl.Result{}, nil
+}
+
+// announce emits an Event about a request that nodes have no label for, because of the others or of its name: pods that name it wait.
+func (r *Reconciler) announce(obj client.Object, before, after []metav1.Condition) {
+	old, now := meta.FindStatusCondition(before, assayv1alpha1.ConditionMaterialized), meta.FindStatusCondition(after, assayv1alpha1.ConditionMaterialized)
+	if now == nil || now.Status != metav1.ConditionFalse || old != nil && old.Reason == now.Reason {
+		return
+	}
+	switch now.Reason {
+	case compile.ReasonTooManyRequests, compile.ReasonTooOften, compile.ReasonNameTooLong:
+		r.events.Event(obj, corev1.EventTypeWarning, "NotMaterialized", now.Message)
+	}
 }
 
 // materialized fills in the label of a request, and whether nodes have it.
 func (r *Reconciler) materialized(obj *assayv1alpha1.NodeFeatureRequest) {
 	c := condition.Of(&obj.Status.Conditions, obj.Generation)
 	obj.Status.Label = ""
-	if !obj.Spec.Materialize {
+	if obj.Spec.Materialize == assayv1alpha1.MaterializeNever {
 		c.Remove(assayv1alpha1.ConditionMaterialized)
 		return
 	}
 	if r.rule == nil {
-		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has not set materializedRequests")
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has set materializedRequests to 0")
+		return
+	}
+	if w := r.known.Withholding; w.All || w.Labels {
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has disabled labels of rules")
 		return
 	}
 	switch rule := r.rule(requirements.RuleName(obj.Namespace, obj.Name)); {

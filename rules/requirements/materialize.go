@@ -3,6 +3,7 @@ package requirements
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -38,6 +39,12 @@ func LabelOf(namespace, name string) string {
 		return ImpossibleLabel
 	}
 	return assayv1alpha1.RequestLabelNamespace + "/" + full
+}
+
+// NameTooLong says why a request has no label.
+func NameTooLong(namespace, name string) string {
+	return fmt.Sprintf("%s.%s has %d characters and cannot be a label: use a name of at most %d", namespace, name, len(namespace)+1+len(name),
+		max(0, validation.LabelValueMaxLength-1-len(namespace)))
 }
 
 // hashLength is the number of hexadecimal digits that replace the end of a long value of a taint.

@@ -5,6 +5,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/warning"
@@ -16,11 +17,51 @@ func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	if loss := requirements.CheckLoss(&object.Spec.LossResponse, field.NewPath("spec")); len(loss) > 0 {
 		report.Errors, reqs = append(report.Errors, loss...), nil
 	}
+	if err := materialize(object.Spec.Materialize); err != nil {
+		report.Errors = append(report.Errors, err)
+	}
 	f.Requirements = reqs
 	f.report(report, k)
+	k.materialized(&f, object)
 	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required)
 	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
+}
+
+// materialize returns the error in spec.materialize, or nil.
+func materialize(mode assayv1alpha1.Materialize) *field.Error {
+	path := field.NewPath("spec", "materialize")
+	switch mode {
+	case "", assayv1alpha1.MaterializeAuto, assayv1alpha1.MaterializeAlways, assayv1alpha1.MaterializeNever:
+		return nil
+	case "true":
+		return field.Invalid(path, mode, "write Always, or remove it: nodes get the label by default")
+	case "false":
+		return field.Invalid(path, mode, "write Never")
+	}
+	return field.NotSupported(path, mode, []assayv1alpha1.Materialize{assayv1alpha1.MaterializeAuto, assayv1alpha1.MaterializeAlways, assayv1alpha1.MaterializeNever})
+}
+
+// materialized adds the warnings about a request that nodes get no label for.
+func (k *Known) materialized(f *Findings, object *assayv1alpha1.NodeFeatureRequest) {
+	mode, required := object.Spec.Materialize, object.Spec.Required
+	if mode == assayv1alpha1.MaterializeNever {
+		return
+	}
+	if object.Name != "" && requirements.LabelOf(object.Namespace, object.Name) == requirements.ImpossibleLabel {
+		f.Warn("metadata.name", warning.Suspicious, "nodes get no label: %s", requirements.NameTooLong(object.Namespace, object.Name))
+	}
+	if mode != assayv1alpha1.MaterializeAlways {
+		return
+	}
+	if required == nil {
+		f.Warn("spec.materialize", warning.Suspicious, "nodes get no label: required is missing")
+		return
+	}
+	compiled, report := rules.CompileRequirement(field.NewPath("spec", "required"), required.MatchFeatures, required.MatchAny, required.Conditions, k.Rules)
+	if report.OK() && compiled.ReadsMatched() {
+		f.Warn("spec.materialize", warning.Suspicious, "nodes get no label: required reads %s; use features only", nfdv1alpha1.RuleMatchedFeature)
+	}
 }
 
 func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findings {

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -86,6 +88,7 @@ type Preference struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.matchingNodes`
 // +kubebuilder:printcolumn:name="Satisfiable",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].status`
+// +kubebuilder:printcolumn:name="Label",type=string,JSONPath=`.status.label`
 // +kubebuilder:printcolumn:name="Ready",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfiable")].message`
@@ -113,13 +116,36 @@ type NodeFeatureRequestList struct {
 // NodeFeatureRequestSpec is what pods that refer to the request require and prefer.
 type NodeFeatureRequestSpec struct {
 	PodRequirements `json:",inline"`
-	// materialize keeps the label features.assay.dev/<namespace>.<name>=true on every node that meets the requirements, so that
-	// node affinity, DaemonSets, autoscalers and other schedulers can use them. Pods that refer to the request get the node
-	// affinity on admission. It has an effect only up to the number of requests that the administrator allows, and only if
-	// required reads nothing but features and the node.
+	// materialize says whether the controller keeps the label features.assay.dev/<namespace>.<name>=true on every node that meets
+	// required, for node selectors, DaemonSets, autoscalers and all schedulers: Auto (the default) and Always within the number of
+	// requests that the administrator allows, Never not at all. Required must not read rule.matched: Auto then leaves the requirements
+	// to the extender, and Always is a warning.
 	// +optional
-	Materialize  bool `json:"materialize,omitempty"`
+	Materialize  Materialize `json:"materialize,omitempty"`
 	LossResponse `json:",inline"`
+}
+
+// Materialize says whether nodes that meet a request are labeled.
+//
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:Enum=Auto;Always;Never
+type Materialize string
+
+// The modes of materialize. The empty string means Auto.
+const (
+	MaterializeAuto   Materialize = "Auto"
+	MaterializeAlways Materialize = "Always"
+	MaterializeNever  Materialize = "Never"
+)
+
+// UnmarshalJSON keeps a value of another type as its text, so that the review of the object can say what to write.
+func (m *Materialize) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		s = string(data)
+	}
+	*m = Materialize(s)
+	return nil
 }
 
 // LossAction is what happens to a node that no longer meets the requirements of pods that run on it.
@@ -185,7 +211,7 @@ type RequestStatus struct {
 }
 
 // ConditionMaterialized reports whether the nodes that meet a request's requirements are labeled. It is absent if
-// spec.materialize is false.
+// spec.materialize is Never.
 const ConditionMaterialized = "Materialized"
 
 // ConditionSatisfiable reports whether at least one node meets the requirements.
