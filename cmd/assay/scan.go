@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -27,6 +29,9 @@ import (
 // featuresDir is the directory for features from administrators, which the worker reads.
 const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
 
+// unnamedNode is the name in a NodeFeature of a machine whose files contain no name.
+const unnamedNode = "node"
+
 type scanFlags struct {
 	policyFlags
 	rules   []string
@@ -44,6 +49,9 @@ func newScan() *cobra.Command {
 		Use:   "scan [PATTERN…]",
 		Short: "Show the features of this machine, and the results of rules",
 		Long: `Show the features of this machine, as Assay's worker would publish them. It needs neither a cluster nor root privileges.
+
+With --root or --archive it shows another machine by its files alone: features that the files do not contain are absent, such as the
+capabilities of an x86 processor, which are not in its files.
 
 A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`,
 		Example: `  assay scan
@@ -70,10 +78,7 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	}
 	runner := discovery.NewRunner(h, hostSources(), discovery.Everything)
 	report := runner.Run(cmd.Context())
-	name := f.node
-	if name == "" && h.System != nil {
-		name = h.System.NodeName()
-	}
+	name := cmp.Or(f.node, h.System.NodeName(), unnamedNode)
 	f.problems(cmd.ErrOrStderr(), report)
 	if len(f.rules) > 0 {
 		return f.evaluate(cmd, name, report)
@@ -93,8 +98,22 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 
 // host returns the host to scan.
 func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
-	if f.archive == "" {
-		return host.Real(host.Paths{Root: f.root, NodeName: f.node}), nil
+	switch {
+	case f.archive != "" && f.root != "":
+		return host.Host{}, errors.New("--archive and --root are two machines: leave out one of them")
+	case f.archive == "" && f.root == "":
+		return host.Real(host.Paths{NodeName: f.node}), nil
+	case f.archive == "":
+		if info, err := os.Stat(f.root); err != nil {
+			return host.Host{}, err
+		} else if !info.IsDir() {
+			return host.Host{}, fmt.Errorf("--root %s is not a directory; use --archive for an archive", f.root)
+		}
+		h, this := host.Root(f.root, f.node)
+		if f.watch && !this {
+			return host.Host{}, errors.New("--watch follows this machine, and --root is another one: leave out --watch")
+		}
+		return h, nil
 	}
 	if f.watch {
 		return host.Host{}, errors.New("an archive does not change: leave out --watch")
@@ -126,18 +145,28 @@ func hostSources() []discovery.Source {
 	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
 }
 
+// maxDenied is the maximum number of files that the note about missing privileges names.
+const maxDenied = 3
+
 // problems prints the problems of the discovery. It prints a missing privilege only once.
 func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
-	denied := 0
+	var denied []string
 	for _, p := range report.Problems {
-		if errors.Is(p.Err, os.ErrPermission) {
-			denied++
+		var file *fs.PathError
+		if errors.Is(p.Err, os.ErrPermission) && errors.As(p.Err, &file) {
+			denied = append(denied, printable(file.Path))
 			continue
 		}
 		fmt.Fprintln(w, "note:", printable(p.String()))
 	}
-	if denied > 0 {
-		fmt.Fprintf(w, "note: %s can only be read by root; the worker reads more\n", plural(denied, "file"))
+	if len(denied) > 0 {
+		slices.Sort(denied)
+		names := denied[:min(len(denied), maxDenied)]
+		if len(names) < len(denied) {
+			names = append(slices.Clip(names), "…")
+		}
+		fmt.Fprintf(w, "note: only root can read %s; the worker, which runs as user 65532, cannot either: %s\n",
+			plural(len(denied), "file"), strings.Join(names, ", "))
 	}
 }
 

@@ -122,7 +122,9 @@ func modules(r *discovery.Result, h host.Host, release string, options map[strin
 		return
 	}
 	r.Flags(LoadedModuleFeature, loaded)
-
+	if release == "" {
+		return // which list of built-in modules is that of this kernel is not known, as is reported above
+	}
 	builtin, err := builtinModules(h, release)
 	if err != nil {
 		// Without the list of built-in modules, "enabled" would be wrong for each of them, so the feature is omitted.
@@ -152,9 +154,6 @@ func loadedModules(h host.Host, options map[string]string) ([]string, error) {
 
 // builtinModules returns the modules in the list that is installed with the kernel.
 func builtinModules(h host.Host, release string) ([]string, error) {
-	if release == "" {
-		return nil, nil // reported as the missing version
-	}
 	files := []string{"lib/modules/" + release + "/modules.builtin", "usr/lib/modules/" + release + "/modules.builtin"}
 	for _, file := range files {
 		data, err := h.ReadFile(file)
