@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
@@ -41,16 +39,4 @@ func controllerConfig(s *settings.Settings, namespace string) controller.Config 
 	c.FailTaint, _ = s.FailTaintOf() // checked when they were read
 	c.LossTaint, _ = s.LossTaintOf()
 	return c
-}
-
-// checkLosses returns what the controller needs to taint nodes that lost features.
-func checkLosses(s *settings.Settings) error {
-	switch {
-	case s.LossTaint == "":
-	case !s.FeatureGates[settings.GateScheduling]:
-		return fmt.Errorf("lossTaint %q: the controller does not watch pods; set --feature-gates=%s=true", s.LossTaint, settings.GateScheduling)
-	case s.NoExecuteBudget.Every <= 0:
-		return fmt.Errorf("lossTaint %q: a feature that all nodes lose would taint all of them at once; set noExecuteBudget.every, for example to 5m", s.LossTaint)
-	}
-	return nil
 }

@@ -32,7 +32,7 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 func (f *controllerFlags) load() (*settings.Settings, []string, error) {
 	s, warnings, err := f.Load()
 	if err == nil {
-		err = checkLosses(s)
+		err = s.CheckLosses()
 	}
 	return s, warnings, err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -40,9 +42,10 @@ func newLint() *cobra.Command {
 		Long: `Check rules and features for errors, and show the line and what to write instead.
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
-NodeFeatureSchedulingPolicies, configurations of the worker, and the annotations by which pods and workloads require
-features; it skips other objects. The cluster rejects objects with errors. It accepts objects with warnings, which the author
-probably did not intend. Templates that rules are based on are read from the files.
+NodeFeatureSchedulingPolicies, configurations of the worker and the controller, ConfigMaps with these, and the annotations
+by which pods and workloads require features. It skips other objects and names them. The cluster rejects objects with errors,
+and programs do not start with configurations that have errors. Warnings are about what the author probably did not intend.
+Templates that rules are based on are read from the files.
 
 Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be listed.`,
 		Example: `  assay lint rules/
@@ -99,6 +102,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	found := make([][]report.Finding, len(files))
 	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
 	list := slices.Concat(found...)
+	list = append(list, withoutObjects(args, files)...)
 	dropAnnouncements(files, list)
 	if f.quiet {
 		list = slices.DeleteFunc(list, func(f report.Finding) bool { return f.Severity != manifest.Error })
@@ -164,12 +168,14 @@ func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []rep
 func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	s := styleOf(w)
 	byName := map[string]*manifest.File{}
-	objects := 0
+	objects, skipped := 0, []string(nil)
 	for _, f := range files {
 		byName[f.Name] = f
 		for _, d := range f.Documents {
-			if d.Known() || review.ReadPods(d) != nil {
+			if check.Reviewed(d) {
 				objects++
+			} else {
+				skipped = append(skipped, untitled(d))
 			}
 		}
 	}
@@ -180,7 +186,43 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 	summary := fmt.Sprintf("%s in %s: ", plural(objects, "object"), plural(len(files), "file"))
 	if len(list) == 0 {
 		fmt.Fprintln(w, summary+s.good("no errors found"))
-		return
+	} else {
+		fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))
 	}
-	fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))
+	if len(skipped) > 0 {
+		rest := ""
+		if n := len(skipped) - maxSkipped; n > 0 {
+			skipped, rest = skipped[:maxSkipped], fmt.Sprintf(" and %d more", n)
+		}
+		fmt.Fprintf(w, "skipped %s of other kinds: %s%s\n", plural(len(skipped), "document"), printable(strings.Join(skipped, ", ")), rest)
+	}
+}
+
+// maxSkipped is the maximum number of documents that are named as skipped. A chart has about a hundred.
+const maxSkipped = 10
+
+// untitled returns the kind and name of a document, or its place if it has none.
+func untitled(d *manifest.Document) string {
+	return cmp.Or(d.Title(), fmt.Sprintf("%s:%d", d.File().Name, d.Position().Line))
+}
+
+// withoutObjects returns an error for each argument without anything that can be checked. Files in a directory may be empty.
+func withoutObjects(args []string, files []*manifest.File) (out []report.Finding) {
+	found := 0
+	for _, f := range files {
+		found += len(f.Documents) + len(f.Problems)
+	}
+	for _, f := range files {
+		at := manifest.Problem{Position: manifest.Position{Line: 1}, Severity: manifest.Error, Code: "empty", Message: "there are no objects; expected YAML or JSON with apiVersion and kind"}
+		named := slices.Contains(args, f.Name) || f.Name == "<stdin>"
+		switch {
+		case !named && found > 0 || len(f.Problems) > 0:
+		case len(f.Documents) == 0:
+			out = append(out, report.Finding{File: f.Name, Problem: at})
+		case named && !slices.ContainsFunc(f.Documents, func(d *manifest.Document) bool { return d.Kind != "" || check.Reviewed(d) }):
+			at.Position, at.Message = f.Documents[0].Position(), "no object and no configuration of Assay: kind and apiVersion are missing"
+			out = append(out, report.Finding{File: f.Name, Problem: at})
+		}
+	}
+	return out
 }

@@ -42,6 +42,14 @@ func Capabilities(arch string) []string {
 // Architectures returns the architectures that Capabilities knows, sorted, in Go's terms.
 func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
 
+// IsCapability reports whether a processor of any architecture may have a capability of that name.
+func IsCapability(name string) bool {
+	if host.IsCPUFlag(name) || slices.Contains([]string{"X86_64_V1", "X86_64_V2", "X86_64_V3", "X86_64_V4", "AVX10_VERSION"}, name) {
+		return true
+	}
+	return slices.ContainsFunc(Architectures(), func(arch string) bool { return slices.Contains(Capabilities(arch), name) })
+}
+
 // capabilities describes how the kernel reports the capabilities of processors.
 type capabilities struct {
 	// vector are AT_HWCAP and AT_HWCAP2 of the auxiliary vector.

@@ -71,3 +71,8 @@ func hypervisor(c *cpuid.CPUInfo) string {
 	}
 	return strings.ToLower(c.HypervisorVendorID.String())
 }
+
+// IsCPUFlag reports whether CPUFacts.Flags may contain a flag.
+func IsCPUFlag(name string) bool {
+	return cpuid.ParseFeature(name) != cpuid.UNKNOWN && cpuid.ParseFeature(name).String() == name
+}

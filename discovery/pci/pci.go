@@ -22,6 +22,9 @@ const devicesDir = "sys/bus/pci/devices"
 // fields are the attributes that every PCI device has in its configuration space, in their order in a label.
 var fields = []string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}
 
+// LabelFields returns the valid fields of a label, in their order.
+func LabelFields() []string { return slices.Clone(fields) }
+
 // Config is sources.pci of the worker's configuration.
 type Config struct {
 	discovery.DeviceConfig `json:",inline"`

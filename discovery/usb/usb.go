@@ -27,6 +27,9 @@ const perInterface = "00"
 // fields are the valid fields of a label, in their order.
 var fields = []string{"class", "vendor", "device", "serial"}
 
+// LabelFields returns the valid fields of a label, in their order.
+func LabelFields() []string { return slices.Clone(fields) }
+
 // Config is sources.usb of the worker's configuration.
 type Config struct {
 	discovery.DeviceConfig `json:",inline"`

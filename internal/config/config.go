@@ -60,8 +60,39 @@ func Load(file, standard, options string, keys func() Keys) (warnings []string, 
 // Read reads one document into the variables of the keys. origin is the name of the document in messages. Variables with invalid
 // values are not changed.
 func Read(origin string, data []byte, keys Keys) (warnings []string, err error) {
-	r := &reader{origin: origin}
+	var errs []error
+	for _, p := range Check(data, keys) {
+		if text := origin + ":" + p.String(); p.Warning {
+			warnings = append(warnings, text)
+		} else {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	return warnings, errors.Join(errs...)
+}
+
+// Problem is an error or a warning about a configuration. A program does not start with an error.
+type Problem struct {
+	yamltree.Position
+	Path, Message string // the path of the key; empty for problems of the whole document
+	Warning       bool
+}
+
+// String returns line:column: path: message.
+func (p Problem) String() string {
+	if p.Path == "" {
+		return fmt.Sprintf("%s: %s", p.Position, p.Message)
+	}
+	return fmt.Sprintf("%s: %s: %s", p.Position, p.Path, p.Message)
+}
+
+// Check is like Read and returns the problems: those of the syntax first.
+func Check(data []byte, keys Keys) []Problem {
+	r := &reader{}
 	text := yamltree.Parse(data, limits)
+	for _, p := range text.Problems {
+		r.problems = append(r.problems, Problem{Position: p.Position, Message: p.Message})
+	}
 	if len(text.Documents) > 0 {
 		if root := text.Documents[0].Content[0]; !yamltree.IsNull(root) {
 			r.section(root, "", keys)
@@ -70,29 +101,22 @@ func Read(origin string, data []byte, keys Keys) (warnings []string, err error) 
 	if len(text.Documents) > 1 {
 		r.warnf(text.Documents[1].Content[0], "", "only the first document is read; this one is ignored")
 	}
-	return r.warnings, errors.Join(append([]error{text.Err(origin)}, r.errs...)...)
+	return r.problems
 }
 
 // reader collects errors and warnings.
 type reader struct {
-	origin   string
-	errs     []error
-	warnings []string
-}
-
-func (r *reader) message(n *yaml.Node, path, format string, args ...any) string {
-	if path != "" {
-		path += ": "
-	}
-	return fmt.Sprintf("%s:%s: %s%s", r.origin, yamltree.At(n), path, fmt.Sprintf(format, args...))
+	problems []Problem
+	errs     int // the number of errors among the problems
 }
 
 func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {
-	r.errs = append(r.errs, errors.New(r.message(n, path, format, args...)))
+	r.errs++
+	r.problems = append(r.problems, Problem{Position: yamltree.At(n), Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) warnf(n *yaml.Node, path, format string, args ...any) {
-	r.warnings = append(r.warnings, r.message(n, path, format, args...))
+	r.problems = append(r.problems, Problem{Position: yamltree.At(n), Path: path, Message: fmt.Sprintf(format, args...), Warning: true})
 }
 
 // expected reports a value of the wrong type.

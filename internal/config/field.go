@@ -30,15 +30,40 @@ func Parsed[T any](set func(T) error) Field {
 			return
 		}
 		var v T
-		before := len(r.errs)
+		before := r.errs
 		r.value(n, reflect.ValueOf(&v).Elem(), path)
-		if len(r.errs) > before {
+		if r.errs > before {
 			return
 		}
 		if err := set(v); err != nil {
 			r.errorf(n, path, "%v", err)
 		}
 	}}
+}
+
+// Advised returns a field with warnings about strings in its value that have no effect as they are. advise returns the warning about a
+// string, or "" if there is none.
+func Advised(f Field, advise func(text string) string) Field {
+	return Field{keys: f.keys, read: func(r *reader, n *yaml.Node, path string) {
+		before := r.errs
+		f.read(r, n, path)
+		if r.errs == before {
+			r.advise(n, path, advise)
+		}
+	}}
+}
+
+func (r *reader) advise(n *yaml.Node, path string, advise func(text string) string) {
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		for i, item := range n.Content {
+			r.advise(item, path+"["+strconv.Itoa(i)+"]", advise)
+		}
+	case n.Kind == yaml.ScalarNode && !yamltree.IsNull(n):
+		if text := advise(n.Value); text != "" {
+			r.warnf(n, path, "%s", text)
+		}
+	}
 }
 
 // Tree returns a field whose node is passed to a function; nil for null.

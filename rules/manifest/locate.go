@@ -110,6 +110,19 @@ func (d *Document) within(p *Problem, n *yaml.Node) {
 	p.Message = p.Message[:m[0]] + p.Message[m[1]:]
 }
 
+// Embedded returns the position in the file of a position in the text of a string, and true if the string is written as it is. Otherwise it
+// returns the position of the string.
+func (d *Document) Embedded(n *yaml.Node, at Position) (Position, bool) {
+	if n.Style&yaml.LiteralStyle == 0 {
+		return yamltree.At(n), false
+	}
+	out := Position{Line: min(n.Line+at.Line, d.file.text.Lines()), Column: at.Column}
+	if at.Column > 0 {
+		out.Column += d.blockIndent(n)
+	}
+	return out, true
+}
+
 // blockIndent returns the indentation of a block scalar.
 func (d *Document) blockIndent(n *yaml.Node) int {
 	for i := n.Line + 1; i <= d.file.text.Lines(); i++ {

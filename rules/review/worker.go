@@ -3,7 +3,6 @@ package review
 import (
 	"fmt"
 	"regexp"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -13,63 +12,13 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// WorkerKeys lists the keys of the worker's configuration by section. A test of the worker compares them with the keys that the
-// worker reads.
-var WorkerKeys = map[string][]string{
-	"": {"core", "sources"},
-	"core": {
-		"sleepInterval", "featureSources", "labelSources", "sources", "labelWhiteList", "noPublish", "noPublishFeatures",
-		"ownerRefs", "noOwnerRefs", "maxFeatureBytes", "shareFeatures", "logLevel", "klog",
-	},
-	"sources": {"cpu", "kernel", "pci", "usb", "local", "fake", "custom", "gpu", "memory", "network", "rdma", "storage", "system"},
+// IsCustomRules reports whether a document is a list of custom rules of the worker, as in a file of custom.d.
+func IsCustomRules(d *manifest.Document) bool {
+	return d.Kind == "" && d.APIVersion == "" && d.Root.Kind == yaml.SequenceNode
 }
 
-// IsWorkerConfig reports whether a document is a worker's configuration or a list of custom rules.
-func IsWorkerConfig(d *manifest.Document) bool {
-	if d.Kind != "" || d.APIVersion != "" {
-		return false
-	}
-	return d.Root.Kind == yaml.SequenceNode || d.Child("core") != nil || d.Child("sources") != nil
-}
-
-// WorkerConfig reviews a worker's configuration and returns problems with positions in the document.
-func WorkerConfig(d *manifest.Document, known Known) []manifest.Problem {
-	if d.Root.Kind == yaml.SequenceNode {
-		return custom(d, d.Root, "", known)
-	}
-	problems := unknownKeys(d, d.Root, "")
-	problems = append(problems, unknownKeys(d, d.Child("core"), "core")...)
-	problems = append(problems, unknownKeys(d, d.Child("sources"), "sources")...)
-	if list := d.Child("sources", "custom"); list != nil {
-		problems = append(problems, custom(d, list, "sources.custom", known)...)
-	}
-	return problems
-}
-
-func unknownKeys(d *manifest.Document, n *yaml.Node, section string) []manifest.Problem {
-	var out []manifest.Problem
-	for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		key := n.Content[i]
-		if slices.Contains(WorkerKeys[section], key.Value) {
-			continue
-		}
-		text := fmt.Sprintf("unknown key %q", key.Value)
-		if near := manifest.Nearest(key.Value, WorkerKeys[section]); near != "" {
-			text += "; did you mean " + near + "?"
-		}
-		path := key.Value
-		if section != "" {
-			path = section + "." + path
-		}
-		p := d.Problem(manifest.Error, "unknown-field", path, text)
-		p.Line, p.Column = key.Line, key.Column
-		out = append(out, p)
-	}
-	return out
-}
-
-// custom reviews the worker's custom rules, in any of NFD's notations.
-func custom(d *manifest.Document, list *yaml.Node, path string, known Known) []manifest.Problem {
+// CustomRules reviews the list of the worker's custom rules at a path of a document, in any of NFD's notations.
+func CustomRules(d *manifest.Document, list *yaml.Node, path string, known Known) []manifest.Problem {
 	if list.Kind != yaml.SequenceNode {
 		return []manifest.Problem{d.Problem(manifest.Error, "type", path, "expected a list of rules")}
 	}

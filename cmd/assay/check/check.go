@@ -41,12 +41,17 @@ func New(known review.Known, files ...*manifest.File) *Checker {
 
 // File returns all findings of a file, ordered by line.
 func (c *Checker) File(f *manifest.File) []report.Finding {
-	problems := append([]manifest.Problem(nil), f.Problems...)
-	for _, d := range f.Documents {
-		more, _ := c.Document(d)
-		problems = append(problems, more...)
+	var problems []manifest.Problem
+	if p := programOfFile(f); p != nil {
+		problems = c.configuration(p, f, nil)
+	} else {
+		problems = append(problems, f.Problems...)
+		for _, d := range f.Documents {
+			more, _ := c.Document(d)
+			problems = append(problems, more...)
+		}
+		problems = append(problems, twice(f)...)
 	}
-	problems = append(problems, twice(f)...)
 	manifest.Sort(problems)
 	out := make([]report.Finding, len(problems))
 	for i, p := range problems {
@@ -58,8 +63,11 @@ func (c *Checker) File(f *manifest.File) []report.Finding {
 // Document returns all findings of a document and the review of its object. Objects of other kinds have no findings, unless their
 // pods require or prefer features with annotations.
 func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
-	if review.IsWorkerConfig(d) {
-		return review.WorkerConfig(d, c.known), found
+	if review.IsCustomRules(d) {
+		return review.CustomRules(d, d.Root, "", c.known), found
+	}
+	if d.Kind == "ConfigMap" {
+		return c.inConfigMap(d), found
 	}
 	if pods := review.ReadPods(d); pods != nil {
 		found = review.Review(pods, c.known)

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 const (
@@ -82,16 +83,19 @@ func Load(file, options string, flags Override) (s *Settings, warnings []string,
 	return s, warnings, err
 }
 
+// Check returns the errors and warnings of a configuration: the worker starts with it if there is no error.
+func Check(data []byte) []config.Problem { return config.Check(data, Default().Keys()) }
+
 // Keys declares the keys of the file.
 func (s *Settings) Keys() config.Keys {
 	owned := false // ownerRefs overrides its old name, in any order
 	return config.Keys{
 		"core": config.Section(config.Keys{
 			"sleepInterval":     config.Parsed(s.setSleepInterval),
-			"featureSources":    config.Into(&s.FeatureSources),
-			"labelSources":      config.Into(&s.LabelSources),
+			"featureSources":    config.Advised(config.Into(&s.FeatureSources), adviseSource),
+			"labelSources":      config.Advised(config.Into(&s.LabelSources), adviseSource),
 			"sources":           config.Deprecated("core.labelSources", config.Into(&s.LabelSources)),
-			"labelWhiteList":    config.Parsed(s.setWhiteList),
+			"labelWhiteList":    config.Advised(config.Parsed(s.setWhiteList), adviseWhiteList),
 			"noPublish":         config.Into(&s.NoPublish),
 			"noPublishFeatures": config.Into(&s.NoPublishFeatures),
 			"ownerRefs": config.Parsed(func(names []string) error {
@@ -117,25 +121,18 @@ func (s *Settings) Keys() config.Keys {
 func (s *Settings) sources() config.Keys {
 	none := config.Section(nil)
 	b := &s.Builtin
+	ofPCI, ofUSB := s.devices()
 	return config.Keys{
 		"cpu": config.Section(config.Keys{"cpuid": config.Section(config.Keys{
-			"attributeBlacklist": config.Into(&b.CPU.CPUID.AttributeBlacklist),
-			"attributeWhitelist": config.Into(&b.CPU.CPUID.AttributeWhitelist),
+			"attributeBlacklist": config.Advised(config.Into(&b.CPU.CPUID.AttributeBlacklist), adviseCapability),
+			"attributeWhitelist": config.Advised(config.Into(&b.CPU.CPUID.AttributeWhitelist), adviseCapability),
 		})}),
 		"kernel": config.Section(config.Keys{
 			"kconfigFile": config.Into(&b.Kernel.KconfigFile),
-			"configOpts":  config.Into(&b.Kernel.ConfigOpts),
+			"configOpts":  config.Advised(config.Into(&b.Kernel.ConfigOpts), adviseOption),
 		}),
-		"pci": config.Section(config.Keys{
-			"deviceClassWhitelist": config.Into(&b.PCI.DeviceClassWhitelist),
-			"deviceLabelFields":    config.Into(&b.PCI.DeviceLabelFields),
-			"deviceLabelForms":     config.Into(&b.PCI.DeviceLabelForms),
-		}),
-		"usb": config.Section(config.Keys{
-			"deviceClassWhitelist": config.Into(&b.USB.DeviceClassWhitelist),
-			"deviceLabelFields":    config.Into(&b.USB.DeviceLabelFields),
-			"deviceLabelForms":     config.Into(&b.USB.DeviceLabelForms),
-		}),
+		"pci": config.Section(ofPCI),
+		"usb": config.Section(ofUSB),
 		"local": config.Section(config.Keys{
 			"hooksEnabled": config.Into(&s.Local.HooksEnabled),
 			"hookTimeout":  config.Into(&s.Local.HookTimeout),
@@ -194,6 +191,9 @@ func (s *Settings) setFilePrefixes(prefixes map[string][]string) error {
 // setCustom stores the rules as YAML.
 func (s *Settings) setCustom(rules *yaml.Node) (err error) {
 	s.Custom = nil
+	if rules != nil && rules.Kind != yaml.SequenceNode {
+		return fmt.Errorf("expected a list of rules, found %s", yamltree.Describe(rules))
+	}
 	if rules != nil {
 		s.Custom, err = yaml.Marshal(rules)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/config"
 	"github.com/assay-project/assay/internal/config/workerconfig"
-	"github.com/assay-project/assay/rules/review"
 )
 
 func TestErrorsHaveAPlace(t *testing.T) {
@@ -20,7 +19,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 	}{
 		"Empty":       {"", nil, nil},
 		"NullSection": {"core:\nsources:\n", nil, nil},
-		"NFDsDefault": {"core:\n  klog: {}\nsources: {memory: {}, cpu: {cpuid: {attributeBlacklist: [A]}}}\n", nil,
+		"NFDsDefault": {"core:\n  klog: {}\nsources: {memory: {}, cpu: {cpuid: {attributeBlacklist: [BMI1]}}}\n", nil,
 			[]string{"f:2:9: core.klog: has no effect: the log goes to stderr; its level is core.logLevel"}},
 		"NotYAML":  {"core: [\n", []string{"f:1:7: the [ that begins here is not closed"}, nil},
 		"NotAMap":  {"- core\n", []string{"f:1:1: the configuration: expected a map of keys to values, found a list"}, nil},
@@ -90,30 +89,6 @@ func TestZeroAndNegativeIntervalsDiscoverOnce(t *testing.T) {
 		if _, err := config.Read("f", []byte("core: {sleepInterval: "+text+"}\n"), s.Keys()); err != nil || s.SleepInterval != 0 {
 			t.Errorf("%s: %v, %v", text, s.SleepInterval, err)
 		}
-	}
-}
-
-// assay lint uses these keys to check worker.conf.
-func TestReviewKnowsTheKeys(t *testing.T) {
-	got := map[string][]string{}
-	for _, name := range workerconfig.Default().Keys().Names() {
-		section, key := "", name
-		if at := strings.LastIndexByte(name, '.'); at >= 0 {
-			section, key = name[:at], name[at+1:]
-		}
-		if _, reviewed := review.WorkerKeys[section]; reviewed {
-			got[section] = append(got[section], key)
-		}
-	}
-	sorted := cmp.Transformer("sorted", func(keys []string) map[string]bool {
-		set := map[string]bool{}
-		for _, key := range keys {
-			set[key] = true
-		}
-		return set
-	})
-	if diff := cmp.Diff(got, review.WorkerKeys, sorted); diff != "" {
-		t.Errorf("keys (-read +reviewed):\n%s", diff)
 	}
 }
 
