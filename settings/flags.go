@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are flags of a program that override a configuration file. The zero value reads the default file, which need not exist.
+// Flags are flags of a program that override a configuration file. The zero value reads no file.
 type Flags struct {
 	// File is the configuration file, and Options is a configuration that overrides it.
 	File, Options string
@@ -30,14 +30,17 @@ func (f *Flags) Register(flags *pflag.FlagSet, base *Settings, which func(Settin
 	}
 }
 
-// Apply sets the settings of the flags that were given.
-func (f *Flags) Apply(all *Settings) error {
-	for _, set := range f.given {
-		if err := set(all); err != nil {
-			return err
+// LongFlags adds a second dash to flags of NFD's form, -enable-taints: pflag requires two dashes, and charts and manifests for NFD use
+// one.
+func LongFlags(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && arg != "-h" {
+			arg = "-" + arg
 		}
+		out[i] = arg
 	}
-	return nil
+	return out
 }
 
 // usage returns the help of the flag: the sentence as a phrase.

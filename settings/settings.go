@@ -112,12 +112,26 @@ func Default() *Settings {
 	return s
 }
 
-// Load reads the file of the flags, then their inline options, and then applies the flags; later values win. It reports all errors at once.
+// Load returns the default settings, changed by the file of the flags, then by their inline options, and then by the flags. It reports
+// all errors at once.
 func (f *Flags) Load() (s *Settings, warnings []string, err error) {
 	s = Default()
-	warnings, err = config.Load(f.File, DefaultFile, f.Options, func() config.Keys { return keysOf(s) })
-	err = errors.Join(err, f.Apply(s), s.Check())
-	return s, append(warnings, s.unknownGates()...), err
+	warnings, err = f.Change(s)
+	return s, warnings, err
+}
+
+// Change is like Load for settings that already have values.
+func (f *Flags) Change(s *Settings) (warnings []string, err error) {
+	optional := DefaultFile
+	if f.File == "" {
+		optional = ""
+	}
+	warnings, err = config.Load(f.File, optional, f.Options, func() config.Keys { return keysOf(s) })
+	errs := []error{err}
+	for _, set := range f.given {
+		errs = append(errs, set(s))
+	}
+	return append(warnings, s.unknownGates()...), errors.Join(append(errs, s.Check())...)
 }
 
 // Read reads a configuration into s. Origin is its name in messages.

@@ -26,7 +26,7 @@ func parse(t *testing.T, file string, args ...string) (*controllerFlags, []strin
 	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.ParseFlags(longFlags(append([]string{"-config=" + path}, args...))); err != nil {
+	if err := cmd.ParseFlags(settings.LongFlags(append([]string{"-config=" + path}, args...))); err != nil {
 		t.Fatal(err)
 	}
 	return f, retiredWarnings(cmd), cmd

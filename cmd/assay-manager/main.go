@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/settings"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.SetArgs(longFlags(os.Args[1:]))
+	cmd.SetArgs(settings.LongFlags(os.Args[1:]))
 	logs := &logging{}
 	logs.register(cmd.PersistentFlags())
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
@@ -35,17 +36,4 @@ func newCommand() *cobra.Command {
 	}
 	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd
-}
-
-// longFlags adds a second dash to flags of NFD's form, -enable-taints: this parser requires two dashes, and charts and manifests
-// for NFD use one.
-func longFlags(args []string) []string {
-	out := make([]string, len(args))
-	for i, arg := range args {
-		if len(arg) > 1 && arg[0] == '-' && arg[1] != '-' && arg != "-h" {
-			arg = "-" + arg
-		}
-		out[i] = arg
-	}
-	return out
 }

@@ -150,7 +150,7 @@ func TestFlagOfNFDPrunesNodesAlone(t *testing.T) {
 	testkit.Create(t, c, feature)
 	f, cmd := &controllerFlags{}, &cobra.Command{}
 	f.register(cmd.Flags())
-	if err := cmd.ParseFlags(longFlags([]string{"-prune", "-enable-taints", "-kubeconfig=" + cluster.Kubeconfig, "-namespace=" + namespace})); err != nil {
+	if err := cmd.ParseFlags(settings.LongFlags([]string{"-prune", "-enable-taints", "-kubeconfig=" + cluster.Kubeconfig, "-namespace=" + namespace})); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

@@ -90,7 +90,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	input.Each(len(names), func(i int) {
 		in := w.fleet.Input(names[i])
 		was, is := before.Eval(in), after.Eval(in)
-		steps[i] = kept.steps(w.nodes[names[i]], was, is, f.taints, between(was, is, f.taints))
+		steps[i] = kept.steps(w.nodes[names[i]], was, is, w.settings.EnableTaints, between(was, is, w.settings.EnableTaints))
 	})
 	list := slices.DeleteFunc(collectChanges(names, steps), func(c *change) bool {
 		why := withholding.Withholds(keys.Kind(c.Kind))
@@ -148,7 +148,7 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 
 // rejected prints the errors in files that the cluster would reject. Applying these files would change nothing.
 func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
-	known := review.Known{Rules: w.opt, DefaultTemplate: w.below, AllTemplates: true}
+	known := review.Known{Rules: w.opt, DefaultTemplate: w.settings.DefaultTemplate, AllTemplates: true}
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
 	checker := check.New(known, files...)
 	set := &ruleFiles{files: files}

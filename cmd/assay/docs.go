@@ -96,15 +96,17 @@ func writeMarkdown(w io.Writer, root *cobra.Command) {
 			fmt.Fprintln(w, "\nIt also takes kubectl's flags, see [Clusters](#clusters).")
 		}
 	})
-	fmt.Fprint(w, "\n## Settings\n\nThe settings of the controller that affect the results of rules, under the controller's names.\n\n| flag | |\n|---|---|\n")
-	flagTable(w, root, settingFlags())
+	fmt.Fprint(w, "\n## Settings\n\nThe settings of the controller that affect the results of rules, under the controller's names. In a cluster they override those of the\n"+
+		"installed controller, or for `assay lint --from-cluster` those of the webhook; if the user may not read them, a note says so. Without an\n"+
+		"installation rules may create taints.\n\n| flag | |\n|---|---|\n")
+	flagTable(w, root, controllerFlags())
 	fmt.Fprint(w, "\n## Clusters\n\n| flag | |\n|---|---|\n")
 	flagTable(w, root, clusterFlags())
 }
 
-func settingFlags() *pflag.FlagSet {
+func controllerFlags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&policyFlags{}).register(set)
+	(&settingFlags{}).register(set)
 	return set
 }
 
@@ -116,7 +118,7 @@ func clusterFlags() *pflag.FlagSet {
 
 // shared reports whether a flag is documented once for all commands.
 func shared(f *pflag.Flag) bool {
-	for _, set := range []*pflag.FlagSet{settingFlags(), clusterFlags()} {
+	for _, set := range []*pflag.FlagSet{controllerFlags(), clusterFlags()} {
 		if s := set.Lookup(f.Name); s != nil && s.Usage == f.Usage {
 			return true
 		}

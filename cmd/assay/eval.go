@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/settings"
 )
 
 // evalFlags are the flags of eval.
@@ -86,21 +86,22 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 	if len(f.rules) == 0 {
 		return errors.New("no rules: pass files or directories, as in assay eval RULES…")
 	}
-	opt, err := f.options()
+	s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
 	if err != nil {
 		return err
 	}
+	opt := s.Rules()
 	set, err := loadRules(cmd, f.rules, opt)
 	if err != nil {
 		return err
 	}
-	in, err := f.input(cmd, opt)
+	in, err := f.input(cmd, s)
 	if err != nil {
 		return err
 	}
 	set.print(cmd.ErrOrStderr(), f.quiet)
 	return printEvaluation(cmd, set, in, opt, f.output,
-		traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: opt.Mask})
+		traceOptions{matched: f.matched, all: f.all, taints: s.EnableTaints, mask: opt.Mask})
 }
 
 // printEvaluation evaluates rules for a node and prints the result. It returns an error if a rule failed.
@@ -126,8 +127,8 @@ func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, fo
 }
 
 // input reads the features of the node.
-func (f *evalFlags) input(cmd *cobra.Command, opt rules.Options) (rules.Input, error) {
-	policy := offline.Policy{Namespace: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace), Keys: opt.Keys}
+func (f *evalFlags) input(cmd *cobra.Command, s *settings.Settings) (rules.Input, error) {
+	policy := s.Gather(cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
 	if f.local {
 		name, report := discoverHost(cmd.Context(), f.node)
 		return localInput(policy, name, report), nil

@@ -39,7 +39,7 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 		program, broken = w.program(cmd.Context(), w.rules)
 		note(cmd, broken)
 	}
-	how := traceOptions{matched: f.matched, all: f.all, taints: f.taints, mask: w.opt.Mask}
+	how := traceOptions{matched: f.matched, all: f.all, taints: w.settings.EnableTaints, mask: w.opt.Mask}
 	if one {
 		return printProgram(cmd, program, w.fleet.Input(f.node), f.output, how)
 	}
@@ -64,7 +64,7 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")
 	results := make([]*result, len(names))
 	for i, o := range outcomes {
-		r := newResult(o, f.taints)
+		r := newResult(o, w.settings.EnableTaints)
 		results[i] = r
 		matched, errs := 0, []string{}
 		for _, rule := range r.Rules {

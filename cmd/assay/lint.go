@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/check"
@@ -19,10 +21,11 @@ import (
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
+	"github.com/assay-project/assay/settings"
 )
 
 type lintFlags struct {
-	policyFlags
+	settings       settingFlags
 	connect        cluster.Flags
 	cluster        bool
 	output         string
@@ -67,17 +70,13 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVar(&f.names, "ids", true, "check PCI and USB ids against their databases")
 	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "check against the templates, the published features and the webhook's settings of the cluster")
 	f.connect.Register(cmd.Flags())
-	f.register(cmd.Flags())
+	f.settings.register(cmd.Flags())
 	cmd.ValidArgsFunction = completeYAML
 	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
 	return cmd
 }
 
 func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
-	opt, err := f.options()
-	if err != nil {
-		return err
-	}
 	paths, err := input.Paths(args)
 	if err != nil {
 		return err
@@ -87,14 +86,9 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	known := review.Known{Rules: opt, Strict: f.strictAdmit}
-	if f.names {
-		known.IDs = &ids.Lazy{}
-	}
-	if f.cluster {
-		if err := f.read(cmd, &known); err != nil {
-			return err
-		}
+	known, err := f.known(cmd)
+	if err != nil {
+		return err
 	}
 	files := input.Manifests(paths, cmd.InOrStdin())
 	checker := check.New(known, files...)
@@ -116,36 +110,60 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// read sets the fields of known that the webhook of a cluster knows.
-func (f *lintFlags) read(cmd *cobra.Command, known *review.Known) error {
+// known returns what reviews depend on: the flags, and with --from-cluster what the webhook of the cluster knows.
+func (f *lintFlags) known(cmd *cobra.Command) (known review.Known, err error) {
+	base, webhook := unknownInstallation(), (*installed)(nil)
+	var c *cluster.Client
+	if f.cluster {
+		if c, err = f.connect.Connect(); err != nil {
+			return known, err
+		}
+		if webhook, err = readInstalled(cmd.Context(), c, f.connect.AssayNamespace, "webhook", ""); err != nil {
+			return known, err
+		}
+		if webhook == nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "assay: warning: the cluster has no Deployment of the webhook; its settings are not checked")
+		} else {
+			base = webhook.Settings
+		}
+	}
+	s, err := f.settings.over(cmd.ErrOrStderr(), base)
+	if err != nil {
+		return known, err
+	}
+	known.Rules, known.Strict, known.DefaultTemplate = s.Rules(), f.strictAdmit, s.DefaultTemplate
+	if f.names {
+		known.IDs = &ids.Lazy{}
+	}
+	if webhook != nil {
+		known.Strict, known.Withholding = known.Strict || webhook.strictAdmission, s.Withholding()
+		known.Tolerations = []corev1.Toleration{}
+		if err := yaml.Unmarshal([]byte(webhook.tolerations), &known.Tolerations); err != nil {
+			return known, fmt.Errorf("--worker-tolerations of the webhook: %w", err)
+		}
+	}
+	if f.cluster {
+		err = f.objects(cmd, c, s, webhook == nil || webhook.nodeWarnings, &known)
+	}
+	return known, err
+}
+
+// objects sets what reviews know of the objects in the cluster.
+func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.Settings, nodes bool, known *review.Known) error {
 	ctx := cmd.Context()
-	c, err := f.connect.Connect()
-	if err != nil {
+	w := newWorld(s, f.connect.Installation(ctx, c))
+	w.kept = c
+	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, rules: true}); err != nil {
 		return err
-	}
-	webhook, err := readInstalled(ctx, c, f.connect.AssayNamespace, cmd.Flags())
-	if err != nil {
-		return err
-	}
-	if webhook == nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "assay: warning: the cluster has no Deployment of the webhook; its settings are not checked")
-	} else if err := webhook.known(known); err != nil {
-		return err
-	}
-	templates, err := c.Templates(ctx)
-	if err != nil {
-		return err
-	}
-	specs := map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}
-	for i := range templates {
-		specs[templates[i].Name] = &templates[i].Spec
 	}
 	known.AllTemplates = true
-	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return specs[name], nil }
-	if webhook == nil || webhook.nodeWarnings {
-		known.Published, err = publishedIn(ctx, c, f.connect.Installation(ctx, c), known.Rules)
+	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
+	if nodes {
+		w.settle(cmd.ErrOrStderr())
+		program, _ := w.program(ctx, w.rules)
+		known.Published = w.publishes(program)
 	}
-	return err
+	return nil
 }
 
 func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []report.Finding) error {

@@ -11,8 +11,7 @@ import (
 
 type migrateFlags struct {
 	worldFlags
-	instance string
-	output   string
+	output string
 }
 
 func newMigrate() *cobra.Command {
@@ -36,7 +35,6 @@ Exit codes: 0 nothing would change; 1 something would change; 2 the cluster coul
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
 	}
 	f.register(check)
-	check.Flags().StringVar(&f.instance, "instance", "", "instance of NFD's master, the value of its flag -instance")
 	outputFlag(check, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(check)
 	return cmd
@@ -49,7 +47,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	}
 	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
-	policy := plan.Policy{Record: plan.Record{Instance: f.instance}, Taints: f.taints, Keys: &w.opt.Keys}
+	policy := w.settings.Plan()
 	names := w.fleet.Names()
 	steps := make([][]plan.Step, len(names))
 	without := 0
@@ -67,7 +65,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 		if outcome.Failed != nil {
 			return
 		}
-		for _, s := range plan.Compute(plan.StateOf(node), desired(outcome, f.taints), policy).Steps {
+		for _, s := range plan.Compute(plan.StateOf(node), desired(outcome, w.settings.EnableTaints), policy).Steps {
 			if s.Op != plan.Adopt && s.Op != plan.Forget {
 				steps[i] = append(steps[i], s)
 			}

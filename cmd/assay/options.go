@@ -18,7 +18,7 @@ func newOptions() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "Verbs that read a cluster take:\n\n%s\n", clusterFlags().FlagUsages())
-			fmt.Fprintf(w, "Verbs that evaluate rules take the settings of the controller:\n\n%s", settingFlags().FlagUsages())
+			fmt.Fprintf(w, "Verbs that evaluate rules take the settings of the controller:\n\n%s", controllerFlags().FlagUsages())
 			return nil
 		},
 	}

@@ -33,14 +33,14 @@ const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
 const unnamedNode = "node"
 
 type scanFlags struct {
-	policyFlags
-	rules   []string
-	archive string
-	root    string
-	node    string
-	output  string
-	watch   bool
-	all     bool
+	settings settingFlags
+	rules    []string
+	archive  string
+	root     string
+	node     string
+	output   string
+	watch    bool
+	all      bool
 }
 
 func newScan() *cobra.Command {
@@ -66,7 +66,7 @@ A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host name by default")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep running and show changes")
 	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
-	f.register(cmd.Flags())
+	f.settings.register(cmd.Flags())
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
 	return cmd
 }
@@ -171,17 +171,18 @@ func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
 }
 
 func (f *scanFlags) evaluate(cmd *cobra.Command, name string, report *discovery.Report) error {
-	opt, err := f.options()
+	s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
 	if err != nil {
 		return err
 	}
+	opt := s.Rules()
 	set, err := loadRules(cmd, f.rules, opt)
 	if err != nil {
 		return err
 	}
 	set.print(cmd.ErrOrStderr(), false)
-	in := localInput(offline.Policy{Namespace: cluster.DefaultNamespace, Keys: opt.Keys}, name, report)
-	return printEvaluation(cmd, set, in, opt, f.output, traceOptions{taints: f.taints, all: f.all, mask: opt.Mask})
+	in := localInput(s.Gather(cluster.DefaultNamespace), name, report)
+	return printEvaluation(cmd, set, in, opt, f.output, traceOptions{taints: s.EnableTaints, all: f.all, mask: opt.Mask})
 }
 
 func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Features, labels map[string]string, part bool) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -94,7 +95,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		return nil, err
 	}
 	program, broken := w.program(ctx, w.rules)
-	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f)}
+	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program)}
 	if broken != nil {
 		out.Notes = strings.Split(broken.Error(), "\n")
 	}
@@ -160,21 +161,14 @@ func withoutNull(v any) any {
 }
 
 // known returns the input for reviews of rules. Only for a cluster is it complete.
-func (w *world) known(f *uiFlags) review.Known {
+func (w *world) known(f *uiFlags, program *rules.Program) review.Known {
 	out := review.Known{
-		Rules: w.opt, Withholding: w.withholding(), DefaultTemplate: w.below, IDs: &ids.Lazy{},
+		Rules: w.opt, Withholding: w.withholding(), DefaultTemplate: w.settings.DefaultTemplate, IDs: &ids.Lazy{},
 		Templates: func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil },
 	}
 	if f.local || len(f.from) > 0 {
 		return out
 	}
-	features := map[string]bool{}
-	for _, p := range w.fleet.All() {
-		for _, name := range p.Facts.Names() {
-			features[strings.ToLower(name)] = true
-		}
-	}
-	out.AllTemplates = true
-	out.Published = func(feature string) (bool, bool) { return features[feature], true }
+	out.AllTemplates, out.Published = true, w.publishes(program)
 	return out
 }

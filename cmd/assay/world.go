@@ -20,23 +20,23 @@ import (
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/settings"
 )
 
 // worldFlags select the input of a command: a cluster, or files from a cluster.
 type worldFlags struct {
 	cluster.Flags
-	policyFlags
-	from            []string
-	defaultTemplate string
-	notes           func() io.Writer
+	settings settingFlags
+	from     []string
+	notes    func() io.Writer
 }
 
 func (f *worldFlags) register(cmd *cobra.Command) {
 	f.notes = cmd.ErrOrStderr
 	f.Register(cmd.Flags())
-	f.policyFlags.register(cmd.Flags())
-	cmd.Flags().StringVar(&f.defaultTemplate, "default-template", "", "NodeFeatureRuleTemplate that every rule of the cluster is based on")
+	f.settings.register(cmd.Flags())
 	cmd.Flags().StringSliceVar(&f.from, "from", nil,
 		"read files instead of a cluster: Nodes, NodeFeatures, NodeFeatureRules and the objects that these refer to, as kubectl get -o yaml prints them")
 }
@@ -44,7 +44,9 @@ func (f *worldFlags) register(cmd *cobra.Command) {
 // world holds everything in a cluster that outcomes depend on.
 type world struct {
 	where     string // the cluster or the files, for messages
-	opt       rules.Options
+	settings  *settings.Settings
+	installed bool          // the settings are those of the controller in the cluster, or the webhook
+	opt       rules.Options // of the settings
 	own       string
 	nodes     map[string]*corev1.Node
 	objects   offline.Objects
@@ -52,8 +54,7 @@ type world struct {
 	rules     []nfdv1alpha1.NodeFeatureRule
 	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
-	below     string // the default template of all rules
-	kept      store  // Secrets and ConfigMaps in Assay's own namespace
+	kept      store // Secrets and ConfigMaps in Assay's own namespace
 
 	sharing int // number of NodeFeatures that name feature sets
 }
@@ -65,16 +66,18 @@ type want struct {
 	nodes, features, rules bool
 }
 
-// empty returns a world with settings only.
-func (f *worldFlags) empty() (*world, error) {
-	opt, err := f.options()
-	if err != nil {
-		return nil, err
-	}
+// newWorld returns a world without objects. Own is Assay's namespace.
+func newWorld(s *settings.Settings, own string) *world {
 	return &world{
-		opt: opt, own: cmp.Or(f.AssayNamespace, cluster.DefaultNamespace),
-		nodes: map[string]*corev1.Node{}, templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{}, below: f.defaultTemplate,
-	}, nil
+		settings: s, opt: s.Rules(), own: own,
+		nodes: map[string]*corev1.Node{}, templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
+	}
+}
+
+// empty returns a world with the settings of the flags only.
+func (f *worldFlags) empty() (*world, error) {
+	s, err := f.settings.over(f.notes(), unknownInstallation())
+	return newWorld(s, cmp.Or(f.AssayNamespace, cluster.DefaultNamespace)), err
 }
 
 // settle decides which NodeFeatures count, once all objects are read, and prints which do not.
@@ -87,14 +90,14 @@ func (w *world) settle(notes io.Writer) {
 }
 
 // policy returns the settings that inputs depend on.
-func (w *world) policy() offline.Policy { return offline.Policy{Namespace: w.own, Keys: w.opt.Keys} }
+func (w *world) policy() offline.Policy { return w.settings.Gather(w.own) }
 
 func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
-	out, err := f.empty()
-	if err != nil {
-		return nil, err
-	}
 	if len(f.from) > 0 {
+		out, err := f.empty()
+		if err != nil {
+			return nil, err
+		}
 		out.where = strings.Join(f.from, " ")
 		if err := out.readFiles(f.from, w); err != nil {
 			return nil, err
@@ -106,15 +109,38 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.where, out.kept = c.Server(), c
-	if w.rules || w.features {
-		out.own = f.Installation(ctx, c)
+	own := f.Installation(ctx, c)
+	s, known, err := f.controller(ctx, c, own)
+	if err != nil {
+		return nil, err
 	}
+	if s, err = f.settings.over(f.notes(), s); err != nil {
+		return nil, err
+	}
+	out := newWorld(s, own)
+	out.where, out.kept, out.installed = c.Server(), c, known
 	if err := out.readCluster(ctx, c, w); err != nil {
 		return nil, err
 	}
 	out.settle(f.notes())
 	return out, nil
+}
+
+// controller returns the settings of the controller in the cluster, and whether they are known: the user may not be allowed to read them.
+func (f *worldFlags) controller(ctx context.Context, c *cluster.Client, own string) (s *settings.Settings, known bool, err error) {
+	given := settings.Default()
+	_, _ = f.settings.Change(given) // for its instance name
+	found, err := readInstalled(ctx, c, own, "controller", given.Instance)
+	switch {
+	case cluster.IsForbidden(err):
+		fmt.Fprintf(f.notes(), "note: the settings of the controller are unknown: %s; those of the flags apply\n", printable(err.Error()))
+		return unknownInstallation(), false, nil
+	case err != nil:
+		return nil, false, err
+	case found == nil:
+		return unknownInstallation(), false, nil
+	}
+	return found.Settings, true, nil
 }
 
 func (w *world) readFiles(names []string, want want) error {
@@ -289,6 +315,25 @@ func noSuchNode(ctx context.Context, c *cluster.Client, name string) error {
 		return fmt.Errorf("there is no node %s; did you mean %s?", name, near)
 	}
 	return fmt.Errorf("there is no node %s", name)
+}
+
+// publishes returns a function that reports whether a node publishes a feature, or a rule derives it, as in the webhook.
+func (w *world) publishes(program *rules.Program) func(feature string) (published, known bool) {
+	features := map[string]bool{}
+	for _, p := range w.fleet.All() {
+		for _, name := range p.Facts.Names() {
+			features[strings.ToLower(name)] = true
+		}
+	}
+	if len(features) == 0 { // the workers may not have published yet
+		return func(string) (bool, bool) { return false, false }
+	}
+	for _, set := range program.Sets() {
+		for _, name := range set.Derives() {
+			features[name] = true
+		}
+	}
+	return func(feature string) (bool, bool) { return features[feature] || facts.IsKubernetes(feature), true }
 }
 
 // note prints what was left out.

@@ -24,7 +24,8 @@ import (
 // does, and returns an error that names them.
 func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
 	assembler := assembly.New(assembly.Options{
-		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.below, Version: build.Version(),
+		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.settings.DefaultTemplate, Version: build.Version(),
+		KeptName: assembly.KeptName(w.settings.Instance),
 	}, w)
 	var sets []*rules.RuleSet
 	var errs []error
@@ -59,8 +60,11 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
 }
 
-// withholding returns what the controller does not write, as reported in the conditions of rules.
+// withholding returns what the controller does not write, by its settings or, if they are unknown, by the conditions of rules.
 func (w *world) withholding() (out rules.Withholding) {
+	if w.installed {
+		return w.settings.Withholding()
+	}
 	for i := range w.rules {
 		if c := meta.FindStatusCondition(w.rules[i].Status.Conditions, nfdv1alpha1.ConditionWithheld); c != nil && c.Status == metav1.ConditionTrue {
 			out.Read(c.Reason, c.Message)

@@ -36,6 +36,17 @@ var errNotFound = errors.New("not found")
 // IsNotFound reports whether an error means that an object does not exist.
 func IsNotFound(err error) bool { return errors.Is(err, errNotFound) }
 
+// forbidden is the API server's message about a request that the user may not send.
+type forbidden string
+
+func (f forbidden) Error() string { return string(f) }
+
+// IsForbidden reports whether an error means that the user may not read something.
+func IsForbidden(err error) bool {
+	var f forbidden
+	return errors.As(err, &f)
+}
+
 // Rules returns all NodeFeatureRules.
 func (c *Client) Rules(ctx context.Context) ([]nfdv1alpha1.NodeFeatureRule, error) {
 	return list[nfdv1alpha1.NodeFeatureRule](ctx, c, nfdPath("nodefeaturerules"), nil)
@@ -280,7 +291,7 @@ func refused(code int, body []byte) error {
 	case code == http.StatusUnauthorized:
 		return errors.New("unauthorized: the credentials of the kubeconfig are missing or have expired")
 	case code == http.StatusForbidden && status.Message != "":
-		return errors.New(status.Message) // such as: nodes is forbidden: User "x" cannot list resource "nodes" …
+		return forbidden(status.Message) // such as: nodes is forbidden: User "x" cannot list resource "nodes" …
 	case status.Message != "":
 		return fmt.Errorf("the API server returned: %s", status.Message)
 	}
