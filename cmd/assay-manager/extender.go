@@ -28,6 +28,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/cmd/assay-manager/internal/refusals"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/extender"
@@ -40,7 +41,6 @@ import (
 	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/internal/nodefeature"
-	"github.com/assay-project/assay/internal/refusals"
 	"github.com/assay-project/assay/internal/watchhealth"
 )
 

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/assay-project/assay/internal/metricsaccess"
+	"github.com/assay-project/assay/cmd/assay-manager/internal/metricsaccess"
 )
 
 // metrics returns the options of the /metrics server. With --metrics-secure it uses TLS 1.3 and requires that the API server

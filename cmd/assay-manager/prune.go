@@ -10,8 +10,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/cmd/assay-manager/internal/prune"
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/internal/prune"
 )
 
 // pruneFlags are the flags of prune.

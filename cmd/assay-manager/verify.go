@@ -11,8 +11,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/cmd/assay-manager/internal/verify"
 	"github.com/assay-project/assay/internal/fleet"
-	"github.com/assay-project/assay/internal/verify"
 )
 
 // verifyInterval is the interval between checks of the cluster.

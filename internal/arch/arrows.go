@@ -68,6 +68,12 @@ var Arrows = []Arrow{
 			"controller-runtime: 60 GB over 5,000 nodes",
 	},
 	{
+		From: []string{"./internal/...", "./settings"}, Except: []string{"./internal/sim/...", "./internal/testkit"},
+		Forbidden: []string{"./controller/...", "./webhook/...", "./extender/..."},
+		Reason: "internal/ is what controller, webhook and extender share; what belongs to a program is in cmd/assay-manager/internal. " +
+			"The simulator runs the programs",
+	},
+	{
 		From: []string{Module + "/..."}, Except: []string{"./cmd/..."},
 		Forbidden: []string{"./cmd/..."},
 		Reason:    "a program reads flags, logs and exits; what others need of it belongs into a package",
