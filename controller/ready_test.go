@@ -1,17 +1,14 @@
 package controller_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -257,15 +254,7 @@ func (w *world) joins(name string) *corev1.Node {
 // allowStartup changes the policy on what the controller writes as the chart does.
 func (w *world) allowStartup() {
 	w.Helper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "assay-recorded-writes"}}
-	change(w, policy, func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
-		data, _, _ := bytes.Cut(policies.All(policies.Names{StartupTaint: startupTaint})["recorded-writes.yaml"], []byte("\n---\n"))
-		var with admissionregistrationv1.ValidatingAdmissionPolicy
-		if err := yaml.UnmarshalStrict(data, &with); err != nil {
-			w.Fatal(err)
-		}
-		p.Spec = with.Spec
-	})
+	w.setPolicy(policies.Settings{StartupTaint: startupTaint})
 }
 
 func TestTheStartupTaintGoesOnceANodeIsReady(t *testing.T) {

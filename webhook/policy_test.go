@@ -120,9 +120,9 @@ func (p publisher) create(ctx context.Context, namespace, name, node, told strin
 }
 
 // installPolicies activates the admission policies in a namespace until the test ends.
-func installPolicies(t *testing.T, c *cluster.Cluster, namespace string) {
+func installPolicies(t *testing.T, c *cluster.Cluster, settings policies.Settings) {
 	t.Helper()
-	for _, data := range policies.All(policies.Names{Namespace: namespace}) {
+	for _, data := range policies.All(settings) {
 		if _, err := c.KubectlInput(t.Context(), string(data), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func installPolicies(t *testing.T, c *cluster.Cluster, namespace string) {
 func TestPolicyBindsRealTokens(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours = "assay-policy-test"
-	installPolicies(t, c, ours)
+	installPolicies(t, c, policies.Settings{Namespace: ours})
 	ctx := t.Context()
 	admin, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -191,7 +191,7 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 			return patch(unbound, "policy-n1", `{"metadata":{"annotations":{"a":"b"}}}`)
 		}, "this token names none"},
 		{"third party at home", func() error { return third.create(ctx, ours+"-third", "vendor", "policy-n2", "policy-n2") }, ""},
-		{"third party in ours", func() error { return third.create(ctx, ours, "vendor", "policy-n2", "policy-n2") }, "a node publishes only for itself"},
+		{"third party in ours", func() error { return third.create(ctx, ours, "vendor", "policy-n2", "policy-n2") }, ""},
 		{"the manager cleans up", func() error { return manager.client.Namespace(ours).Delete(ctx, "policy-n2", metav1.DeleteOptions{}) }, ""},
 		{"deletes its own", func() error { return worker.client.Namespace(ours).Delete(ctx, "policy-n1", metav1.DeleteOptions{}) }, ""},
 	}
@@ -203,5 +203,62 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 		case s.refused != "" && (err == nil || !strings.Contains(err.Error(), s.refused)):
 			t.Errorf("%s: want %q, got %v", s.name, s.refused, err)
 		}
+	}
+}
+
+// TestAPublisherOfAllNodesIsBoundByRBACAlone is about programs such as NVIDIA's topograph: one pod publishes a NodeFeature for every node,
+// in Assay's namespace, with a Role that its administrator granted. Its token names the node of the pod.
+func TestAPublisherOfAllNodesIsBoundByRBACAlone(t *testing.T) {
+	c := testkit.Cluster(t)
+	const ours, vendor = "assay-publisher-test", "topograph"
+	k := testkit.Client(t, c.User)
+	account := func(account string) publisher {
+		d, owner := newToken(t, c, vendor, account, "publisher-n1")
+		meta := metav1.ObjectMeta{GenerateName: account + "-", Namespace: ours}
+		role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{nfdv1alpha1.GroupVersion.Group}, Resources: []string{"nodefeatures"}, Verbs: []string{"get", "list", "create", "update", "delete"},
+		}}}
+		testkit.Create(t, k, role)
+		testkit.Create(t, k, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: vendor, Name: account}},
+		})
+		return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
+	}
+	newToken(t, c, ours, "assay-worker", "") // creates the namespace
+	topograph, other := account("topograph"), account("other")
+	write := func(ctx context.Context, p publisher, node string) error {
+		object := featureObject(ours, "topograph-"+node, node, node)
+		_ = p.client.Namespace(ours).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		_, err := p.client.Namespace(ours).Create(ctx, object, metav1.CreateOptions{})
+		return err
+	}
+	for name, test := range map[string]struct {
+		settings  policies.Settings
+		topograph string // what refuses it; empty: nothing
+		other     string
+	}{
+		"Default":  {policies.Settings{Namespace: ours}, "", ""},
+		"Hardened": {policies.Settings{Namespace: ours, Hardened: true}, "a node publishes only for itself", "a node publishes only for itself"},
+		"Listed":   {policies.Settings{Namespace: ours, Hardened: true, Publishers: []string{vendor + "/topograph"}}, "", "a node publishes only for itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installPolicies(t, c, test.settings)
+			testkit.Eventually(t, "the policies are active", func(ctx context.Context) error {
+				for _, step := range []struct {
+					who, node, refused string
+					as                 publisher
+				}{
+					{"topograph", "publisher-n2", test.topograph, topograph}, {"another account", "publisher-n3", test.other, other},
+					{"another account, of its node", "publisher-n1", "", other},
+				} {
+					err := write(ctx, step.as, step.node)
+					if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+						return fmt.Errorf("%s: want %q, got %w", step.who, step.refused, err)
+					}
+				}
+				return nil
+			})
+		})
 	}
 }

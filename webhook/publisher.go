@@ -25,16 +25,17 @@ const nodeUIDClaim = "authentication.kubernetes.io/node-uid"
 // Publishing configures which clients can publish which NodeFeatures. The zero value restricts none.
 //
 // Workers are restricted: their tokens must name a node, and they can only write the object that has the name of this node, in its
-// metadata.name, its label and its feature system.name. The same holds for every token with a node in Assay's own namespace, except
-// for the manager's, which cleans up after deleted nodes. In other namespaces, operators can publish for any node, as in NFD,
-// unless AllNamespaces is set.
+// metadata.name, its label and its feature system.name. Other clients can publish for any node, as in NFD. If Hardened is set, all
+// ServiceAccounts can only write objects of the node in their token, except for the manager, which cleans up after deleted nodes,
+// Publishers, and Kubernetes' own controllers. The policies of api/policies have the same rule.
 type Publishing struct {
 	// Namespace of Assay.
 	Namespace string
 	// Workers and Managers are user names of ServiceAccounts, system:serviceaccount:NAMESPACE:NAME.
 	Workers, Managers []string
-	// AllNamespaces restricts tokens with a node in every namespace.
-	AllNamespaces bool
+	// Hardened restricts all ServiceAccounts but Publishers, which are user names as well.
+	Hardened   bool
+	Publishers []string
 	// LabelPrefixes returns the prefixes of labels that NodeFeatures in a namespace can request; ok is false for a namespace
 	// without restriction. Nil restricts no namespace. Features are never restricted: rules decide about their effect.
 	LabelPrefixes func(namespace string) (prefixes []string, ok bool)
@@ -105,9 +106,13 @@ func (p *Publishing) check(req *admissionv1.AdmissionRequest, object, old *nfdv1
 func (p *Publishing) bound(req *admissionv1.AdmissionRequest) (node string, bound bool) {
 	user := req.UserInfo.Username
 	node = claim(&req.UserInfo, nodeClaim)
-	return node, contains(p.Workers, user) || node != "" && !contains(p.Managers, user) &&
-		(p.AllNamespaces || p.Namespace != "" && req.Namespace == p.Namespace)
+	return node, contains(p.Workers, user) || p.Hardened && !contains(p.Managers, user) && !contains(p.Publishers, user) &&
+		(node != "" || strings.HasPrefix(user, serviceAccountPrefix) && !strings.HasPrefix(user, serviceAccountPrefix+metav1.NamespaceSystem+":"))
 }
+
+// serviceAccountPrefix begins the user name of every ServiceAccount. Those of kube-system without a node are Kubernetes' own controllers,
+// such as the garbage collector.
+const serviceAccountPrefix = "system:serviceaccount:"
 
 func namesNoNode(user string) *field.Error {
 	return field.Forbidden(field.NewPath("metadata"), fmt.Sprintf(

@@ -229,7 +229,10 @@ func TestWarningsAboutNodes(t *testing.T) {
 }
 
 func TestPublishing(t *testing.T) {
-	const worker, manager = "system:serviceaccount:assay-system:assay-worker", "system:serviceaccount:assay-system:assay-manager"
+	const (
+		worker, manager = "system:serviceaccount:assay-system:assay-worker", "system:serviceaccount:assay-system:assay-manager"
+		topograph       = "system:serviceaccount:topograph:topograph"
+	)
 	feature := func(namespace, name, node, told string) string {
 		return fmt.Sprintf("apiVersion: nfd.k8s-sigs.io/v1alpha1\nkind: NodeFeature\nmetadata: {name: %s, namespace: %s, labels: {nfd.node.kubernetes.io/node-name: %s}}\n"+
 			"spec: {features: {attributes: {system.name: {elements: {nodename: %s}}}}, labels: {vendor.io/a: \"1\", b: \"2\"}}", name, namespace, node, told)
@@ -242,7 +245,7 @@ func TestPublishing(t *testing.T) {
 		user, node    string
 		op            admissionv1.Operation
 		before, after string
-		everywhere    bool
+		hardened      bool
 		refused       string
 	}{
 		"WorkerForItself":           {user: worker, node: "n1", after: own},
@@ -256,10 +259,16 @@ func TestPublishing(t *testing.T) {
 		"WorkerOwnedByItsNode":      {user: worker, node: "n1", after: ownedBy(own, "uid-of-n1")},
 		"WorkerOwnedByAnotherNode":  {user: worker, node: "n1", after: ownedBy(own, "uid-of-another"), refused: "metadata.ownerReferences[0].uid"},
 		"WorkerWithoutAClaim":       {user: worker, after: own, refused: "this token names none"},
-		"OtherPodInOurNamespace":    {user: "system:serviceaccount:assay-system:x", node: "n1", after: feature("assay-system", "v", "n2", "n2"), refused: "a node publishes only for itself"},
+		"PublisherInOurNamespace":   {user: topograph, node: "n1", after: feature("assay-system", "v", "n2", "n2")},
+		"HardenedPublisher":         {user: topograph, node: "n1", after: feature("assay-system", "v", "n2", "n2"), hardened: true},
+		"HardenedOtherPod":          {user: "system:serviceaccount:assay-system:x", node: "n1", after: feature("assay-system", "v", "n2", "n2"), hardened: true, refused: "a node publishes only for itself"},
+		"HardenedOwnNode":           {user: "system:serviceaccount:assay-system:x", node: "n1", after: feature("assay-system", "v", "n1", "n1"), hardened: true},
+		"HardenedWithoutAClaim":     {user: "system:serviceaccount:assay-system:x", after: feature("assay-system", "v", "n2", "n2"), hardened: true, refused: "this token names none"},
+		"HardenedCollector":         {user: "system:serviceaccount:kube-system:generic-garbage-collector", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2"), hardened: true},
+		"HardenedAdministrator":     {user: "admin", after: feature("assay-system", "n2", "n2", "n2"), hardened: true},
 		"ManagerCleansUp":           {user: manager, node: "n1", op: admissionv1.Delete, before: feature("assay-system", "n2", "n2", "n2")},
 		"ThirdPartyElsewhere":       {user: "system:serviceaccount:gpu:operator", node: "n1", after: feature("gpu", "vendor-n2", "n2", "n2")},
-		"ThirdPartyBound":           {user: "system:serviceaccount:gpu:operator", node: "n1", after: feature("gpu", "vendor-n2", "n2", "n2"), everywhere: true, refused: "a node publishes only for itself"},
+		"ThirdPartyBound":           {user: "system:serviceaccount:gpu:operator", node: "n1", after: feature("gpu", "vendor-n2", "n2", "n2"), hardened: true, refused: "a node publishes only for itself"},
 		"Administrator":             {user: "admin", after: feature("assay-system", "n2", "n2", "n2")},
 		"NamespaceWithPrefixes":     {user: "admin", after: feature("restricted", "v", "n2", "n2"), refused: "spec.labels[b]"},
 	}
@@ -267,7 +276,7 @@ func TestPublishing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, func(o *webhook.Options) {
 				o.Publishing = webhook.Publishing{
-					Namespace: "assay-system", Workers: []string{worker}, Managers: []string{manager}, AllNamespaces: tc.everywhere,
+					Namespace: "assay-system", Workers: []string{worker}, Managers: []string{manager}, Hardened: tc.hardened, Publishers: []string{topograph},
 					LabelPrefixes: func(ns string) ([]string, bool) {
 						if ns != "restricted" {
 							return nil, false

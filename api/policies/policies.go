@@ -3,8 +3,10 @@ package policies
 
 import (
 	"embed"
+	"fmt"
 	"io/fs"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -18,23 +20,37 @@ const (
 	DefaultManager = "assay-manager"
 )
 
-// Names are the names of an installation. Empty names mean the defaults.
-type Names struct {
+// Settings are what an installation writes into the policies. Empty names mean the defaults.
+type Settings struct {
 	Namespace, Worker, Manager string
 	// StartupTaint is the key of the taint that the controller removes from new nodes; empty: none.
 	StartupTaint string
+	// OwnTaints are the keys of the taints that Assay itself writes, failTaint and lossTaint.
+	OwnTaints []string
+	// Namespaces are the namespaces of keys that the controller may write on Nodes in addition to Assay's own; a leading dot covers all
+	// below. Empty: all that are not protected.
+	Namespaces []string
+	// Hardened binds every ServiceAccount to the node of its token, except Publishers.
+	Hardened bool
+	// Publishers are ServiceAccounts that may publish for any node, as NAMESPACE/NAME, if Hardened is set.
+	Publishers []string
 }
 
 //go:embed *.yaml
 var files embed.FS
 
-// All returns the YAML of all policies by file name, for an installation with these names.
-func All(n Names) map[string][]byte {
+// All returns the YAML of all policies by file name.
+func All(s Settings) map[string][]byte {
+	namespace := or(s.Namespace, DefaultNamespace)
 	replace := strings.NewReplacer(
-		user(DefaultNamespace, DefaultWorker), user(or(n.Namespace, DefaultNamespace), or(n.Worker, DefaultWorker)),
-		user(DefaultNamespace, DefaultManager), user(or(n.Namespace, DefaultNamespace), or(n.Manager, DefaultManager)),
-		`expression: "''"`, `expression: "'`+n.StartupTaint+`'"`,
-		"'"+DefaultNamespace+"'", "'"+or(n.Namespace, DefaultNamespace)+"'",
+		user(DefaultNamespace, DefaultWorker), user(namespace, or(s.Worker, DefaultWorker)),
+		user(DefaultNamespace, DefaultManager), user(namespace, or(s.Manager, DefaultManager)),
+		"'"+DefaultNamespace+"'", "'"+namespace+"'",
+		variable("startupTaint", "''"), variable("startupTaint", quote(s.StartupTaint)),
+		variable("ownTaints", "[]"), variable("ownTaints", list(s.OwnTaints)),
+		variable("namespaces", "[]"), variable("namespaces", list(s.Namespaces)),
+		variable("hardened", "false"), variable("hardened", strconv.FormatBool(s.Hardened)),
+		variable("publishers", "[]"), variable("publishers", list(users(s.Publishers))),
 	)
 	out := map[string][]byte{}
 	for _, name := range FileNames() {
@@ -43,6 +59,32 @@ func All(n Names) map[string][]byte {
 			panic(err) // reading an embedded file cannot fail
 		}
 		out[name] = []byte(replace.Replace(string(data)))
+	}
+	return out
+}
+
+// variable returns the YAML of a variable of a policy that is a setting.
+func variable(name, expression string) string {
+	return fmt.Sprintf("- name: %s\n    expression: %q\n", name, expression)
+}
+
+// quote returns a CEL string. Names and keys have no characters to escape.
+func quote(s string) string { return "'" + s + "'" }
+
+// list returns a CEL list of strings.
+func list(values []string) string {
+	var quoted []string
+	for _, v := range values {
+		quoted = append(quoted, quote(v))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// users returns the user names of ServiceAccounts that are written as NAMESPACE/NAME.
+func users(accounts []string) (out []string) {
+	for _, a := range accounts {
+		namespace, name, _ := strings.Cut(a, "/")
+		out = append(out, user(namespace, name))
 	}
 	return out
 }

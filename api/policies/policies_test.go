@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func TestEveryPolicyIsBound(t *testing.T) {
-	for name, data := range policies.All(policies.Names{}) {
+	for name, data := range policies.All(policies.Settings{}) {
 		docs := strings.Split(string(data), "\n---\n")
 		if len(docs) != 2 {
 			t.Errorf("%s: %d documents, want a policy and its binding", name, len(docs))
@@ -31,17 +32,33 @@ func TestEveryPolicyIsBound(t *testing.T) {
 	}
 }
 
-func TestNamesOfTheInstallationReplaceTheDefaults(t *testing.T) {
-	all := policies.All(policies.Names{Namespace: "nfd", Worker: "w", Manager: "m"})
-	for name, want := range map[string][]string{
-		"node-bound-publishing.yaml": {"'system:serviceaccount:nfd:w'", "'system:serviceaccount:nfd:m'", "== 'nfd'"},
-		"node-bound-sets.yaml":       {"'system:serviceaccount:nfd:w'", "'system:serviceaccount:nfd:m'", "== 'nfd'"},
-		"recorded-writes.yaml":       {"'system:serviceaccount:nfd:m'"},
+func TestSettingsOfTheInstallationReplaceTheDefaults(t *testing.T) {
+	all := policies.All(policies.Settings{
+		Namespace: "nfd", Worker: "w", Manager: "m", StartupTaint: "a.b/c", OwnTaints: []string{"d.e/f", "g.h/i"}, Namespaces: []string{"vendor.io", ".example.com"},
+		Hardened: true, Publishers: []string{"topo/topograph"},
+	})
+	bound := map[string]string{
+		"worker": "request.userInfo.username == 'system:serviceaccount:nfd:w'", "manager": "request.userInfo.username == 'system:serviceaccount:nfd:m'",
+		"hardened": "true", "publishers": "['system:serviceaccount:topo:topograph']",
+	}
+	for name, want := range map[string]map[string]string{
+		"node-bound-publishing.yaml": bound,
+		"node-bound-sets.yaml":       bound,
+		"node-writes.yaml":           {"startupTaint": "'a.b/c'", "ownTaints": "['d.e/f', 'g.h/i']", "namespaces": "['vendor.io', '.example.com']"},
 	} {
-		for _, w := range want {
-			if !strings.Contains(string(all[name]), w) {
-				t.Errorf("%s: %q does not occur", name, w)
+		document, _, _ := strings.Cut(string(all[name]), "\n---\n")
+		var policy admissionregistrationv1.ValidatingAdmissionPolicy
+		if err := yaml.UnmarshalStrict([]byte(document), &policy); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, v := range policy.Spec.Variables {
+			if _, ok := want[v.Name]; ok {
+				got[v.Name] = v.Expression
 			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: the variables are %q, want %q", name, got, want)
 		}
 		if strings.Contains(string(all[name]), policies.DefaultNamespace) {
 			t.Errorf("%s: %q is left", name, policies.DefaultNamespace)
@@ -49,6 +66,6 @@ func TestNamesOfTheInstallationReplaceTheDefaults(t *testing.T) {
 		delete(all, name)
 	}
 	if len(all) > 0 {
-		t.Errorf("policies that nobody looks at: %v", all)
+		t.Errorf("policies without expectations: %v", all)
 	}
 }

@@ -43,7 +43,7 @@ func chart() error {
 	if err := definitions(crds.Names(), "api/kustomization.yaml"); err != nil {
 		return err
 	}
-	if err := copies("policies", policies.FileNames(), policies.All(policies.Names{})); err != nil {
+	if err := copies("policies", policies.FileNames(), policies.All(policies.Settings{})); err != nil {
 		return err
 	}
 	if err := copies("scheduling", []string{policies.PodScheduler + ".yaml"}, map[string][]byte{

@@ -16,6 +16,7 @@ type property struct {
 	Minimum     *int                 `json:"minimum,omitempty"`
 	Maximum     *int                 `json:"maximum,omitempty"`
 	Pattern     string               `json:"pattern,omitempty"`
+	Items       *property            `json:"items,omitempty"`
 	Properties  map[string]*property `json:"properties,omitempty"`
 	Additional  *bool                `json:"additionalProperties,omitempty"`
 }
@@ -45,6 +46,9 @@ func (v *value) property() (*property, error) {
 		}
 	}
 	p.Enum = list(v.hints["enum"])
+	if pattern := v.hints["items"]; pattern != "" {
+		p.Items = &property{Type: "string", Pattern: pattern}
+	}
 	var err error
 	if p.Minimum, err = v.number("min"); err != nil {
 		return nil, err

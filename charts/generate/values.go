@@ -76,7 +76,7 @@ func (v *value) comment(text string) error {
 			continue
 		}
 		switch m[1] {
-		case "type", "enum", "min", "max", "pattern", "open", "alias", "accepts":
+		case "type", "enum", "min", "max", "pattern", "items", "open", "alias", "accepts":
 			v.hints[m[1]] = m[2]
 		default:
 			return fmt.Errorf("there is no hint @%s", m[1])

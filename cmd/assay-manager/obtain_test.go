@@ -94,6 +94,11 @@ var gains = []struct {
 		_, err := kubernetes.NewForConfigOrDie(as).CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 		return err
 	}},
+	{"replace the owners of a Node, so that it is deleted", func(ctx context.Context, as *rest.Config) error {
+		body := []byte(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`)
+		_, err := kubernetes.NewForConfigOrDie(as).CoreV1().Nodes().Patch(ctx, "obtain-n1", types.MergePatchType, body, tryOutPatch, "status")
+		return err
+	}},
 	{"change a Node's health", func(ctx context.Context, as *rest.Config) error {
 		body := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 		_, err := kubernetes.NewForConfigOrDie(as).CoreV1().Nodes().Patch(ctx, "obtain-n1", types.MergePatchType, body, tryOutPatch, "status")

@@ -32,7 +32,8 @@ type webhookFlags struct {
 	strictAdmission    bool
 	nodeWarnings       bool
 	worker, controller string
-	bindAll            bool
+	hardened           bool
+	publishers         []string
 	tolerations        string
 	clientCA           string
 	shutdownDelay      time.Duration
@@ -48,7 +49,8 @@ func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn about rules that match no node or taint all nodes; keeps the features of all nodes in memory")
 	flags.StringVar(&f.worker, "worker-service-account", policies.DefaultWorker, "ServiceAccount of the workers, in --namespace or as NAMESPACE/NAME")
 	flags.StringVar(&f.controller, "controller-service-account", policies.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
-	flags.BoolVar(&f.bindAll, "bind-all-namespaces", false, "allow tokens of pods to write NodeFeatures of their own node only, in all namespaces instead of only in Assay's")
+	flags.BoolVar(&f.hardened, "node-bound-publishers", false, "allow all ServiceAccounts, and not only the workers', to write NodeFeatures of the node in their token only")
+	flags.StringSliceVar(&f.publishers, "publishers", nil, "ServiceAccounts that may write NodeFeatures of any node with --node-bound-publishers, as NAMESPACE/NAME")
 	flags.StringVar(&f.tolerations, "worker-tolerations", "", "tolerations of the worker's pods, as JSON or YAML")
 	flags.StringVar(&f.clientCA, "client-ca-file", "", "file of the CA certificates that sign the API server's client certificate; empty: no client certificate is required")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", defaultShutdownDelay, "duration for which requests are still served, unready, after SIGTERM")
@@ -100,8 +102,11 @@ func (f *webhookFlags) options() (o webhook.Options, err error) {
 		}
 	}
 	o.Publishing = webhook.Publishing{
-		Namespace: f.namespace, AllNamespaces: f.bindAll,
+		Namespace: f.namespace, Hardened: f.hardened,
 		Workers: []string{f.user(f.worker)}, Managers: []string{f.user(f.controller)},
+	}
+	for _, account := range f.publishers {
+		o.Publishing.Publishers = append(o.Publishing.Publishers, f.user(account))
 	}
 	return o, f.check()
 }

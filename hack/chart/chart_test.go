@@ -119,6 +119,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"HooksAbove":             {`{worker: {hooksDir: /../hooks}}`, "/worker/hooksDir"},
 		"TaintNoEffect":          {`{controller: {failTaint: "example.com/a=b"}}`, "/controller/failTaint"},
 		"LossTaintWithValue":     {`{controller: {lossTaint: "example.com/a=b:NoExecute"}}`, "/controller/lossTaint"},
+		"NamespaceWithSlash":     {`{policies: {namespaces: [vendor.io/]}}`, "/policies/namespaces/0"},
+		"NamespaceWithQuote":     {`{policies: {namespaces: ["a'"]}}`, "/policies/namespaces/0"},
+		"PublisherWithoutSpace":  {`{policies: {publishers: [topograph]}}`, "/policies/publishers/0"},
 		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +395,7 @@ node-feature-discovery:
 		"ServiceAccount/operators/op-node-feature-discovery-worker",
 		"ValidatingAdmissionPolicy//assay-node-bound-publishing",
 		"ValidatingAdmissionPolicy//assay-node-bound-sets",
-		"ValidatingAdmissionPolicy//assay-recorded-writes",
+		"ValidatingAdmissionPolicy//assay-node-writes",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)

@@ -227,10 +227,10 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 				"Deployment/" + prefix + "-controller spec.template.spec.serviceAccountName":        "shared",
 				"RoleBinding/" + prefix + "-worker subjects.0.name":                                 test.worker,
 				"ClusterRoleBinding/" + prefix + "-controller subjects":                             []any{map[string]any{"kind": "ServiceAccount", "name": "shared", "namespace": test.namespace}},
-				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.1.expression": "request.userInfo.username == '" + user + test.worker + "'",
-				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.2.expression": "request.userInfo.username == '" + user + "shared'",
-				"ValidatingAdmissionPolicy/assay-node-bound-sets spec.variables.0.expression":       "request.userInfo.username == '" + user + test.worker + "'",
-				"ValidatingAdmissionPolicyBinding/assay-recorded-writes spec.policyName":            "assay-recorded-writes",
+				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.2.expression": "request.userInfo.username == '" + user + test.worker + "'",
+				"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.3.expression": "request.userInfo.username == '" + user + "shared'",
+				"ValidatingAdmissionPolicy/assay-node-bound-sets spec.variables.2.expression":       "request.userInfo.username == '" + user + test.worker + "'",
+				"ValidatingAdmissionPolicyBinding/assay-node-writes spec.policyName":                "assay-node-writes",
 			})
 			webhook := commands(t, all)[prefix+"-webhook/webhook"]
 			for _, arg := range []string{"--worker-service-account=" + test.worker + " ", "--controller-service-account=shared "} {

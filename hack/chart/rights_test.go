@@ -1,11 +1,13 @@
 package chart
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -163,6 +165,44 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
+	}
+}
+
+// TestPoliciesHaveTheSettingsOfTheChart checks the variables of the policies; a test of api/policies has the same expressions.
+func TestPoliciesHaveTheSettingsOfTheChart(t *testing.T) {
+	defaults := map[string]string{"startupTaint": "''", "ownTaints": "[]", "namespaces": "[]", "hardened": "false", "publishers": "[]", "ownedByNode": "variables.worker"}
+	for values, differences := range map[string]map[string]string{
+		`{}`: {},
+		`{hardened: true, policies: {namespaces: [vendor.io, .example.com, ""], publishers: [topograph/topograph]}}`: {
+			"hardened": "true", "namespaces": "['vendor.io', '.example.com', '']", "publishers": "['system:serviceaccount:topograph:topograph']",
+		},
+		`{scheduling: {enabled: true}, controller: {failTaint: "a.b/c=d:NoSchedule", startupTaint: assay.dev/pending, config: {lossTaint: "e.f/g:NoExecute", noExecuteBudget: {every: 5m}}}}`: {
+			"ownTaints": "['a.b/c', 'e.f/g']", "startupTaint": "'assay.dev/pending'",
+		},
+		`{worker: {ownerRefs: [pod]}}`: {"ownedByNode": "false"},
+	} {
+		want := maps.Clone(defaults)
+		maps.Copy(want, differences)
+		got := map[string]string{}
+		for _, object := range objects(t, mustRender(t, set(t, values))) {
+			list, _ := at(object, "spec.variables").([]any)
+			for _, v := range list {
+				if v := v.(map[string]any); object["kind"] == "ValidatingAdmissionPolicy" && want[v["name"].(string)] != "" {
+					got[v["name"].(string)] = v["expression"].(string)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the variables (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+// TestHardenedNeedsNamespaces: a stolen token of the controller could write keys of every owner otherwise.
+func TestHardenedNeedsNamespaces(t *testing.T) {
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, `{hardened: true}`)})
+	if err == nil || !strings.Contains(err.Error(), "hardened needs policies.namespaces") {
+		t.Errorf("got error %v", err)
 	}
 }
 

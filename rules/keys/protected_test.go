@@ -31,7 +31,7 @@ func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 // TestThePolicyProtectsTheSameKeys checks the ValidatingAdmissionPolicy: a client with the controller's token must not be able to
 // write keys that rules cannot write.
 func TestThePolicyProtectsTheSameKeys(t *testing.T) {
-	_, text, _ := strings.Cut(string(policies.All(policies.Names{})["recorded-writes.yaml"]), "k.matches('")
+	_, text, _ := strings.Cut(string(policies.All(policies.Settings{})["node-writes.yaml"]), "k.matches('")
 	text, _, found := strings.Cut(text, "')")
 	if !found {
 		t.Fatal("the policy has no list of keys")
