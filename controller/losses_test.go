@@ -74,6 +74,22 @@ func (w *world) podEvent(pod *corev1.Pod, reason string, parts ...string) {
 	})
 }
 
+// knowsPods waits until the controller has checked all pods against their nodes: nodes are checked in the order of their names, and the pod
+// on the last one draws an Event.
+func (w *world) knowsPods() {
+	w.Helper()
+	const last = "zz-last"
+	node := w.node(last)
+	f := w.publish(w.namespace, last, last, M{"link": "down"}, nil)
+	pod := w.runs(w.requires("", false), last)
+	w.podEvent(pod, "FeaturesLost", last)
+	for _, o := range []client.Object{pod, f, node} {
+		if err := w.Delete(w.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
 // lossTaints returns the value of the taint of each node that has it.
 func (w *world) lossTaints() map[string]string {
 	w.Helper()
@@ -118,6 +134,7 @@ func TestNodesThatLoseAFeatureAreTaintedAtThePace(t *testing.T) {
 	becomes(w, request, "all nodes have it", func(r *assayv1alpha1.NodeFeatureRequest) bool {
 		return r.Status.MatchingNodes != nil && *r.Status.MatchingNodes == 8
 	})
+	w.knowsPods()
 	for _, f := range published {
 		setLink(w, f, "down")
 	}
@@ -188,6 +205,44 @@ func TestNodesThatLoseAFeatureAreTaintedAtThePace(t *testing.T) {
 	}
 }
 
+// TestALossCountsOnlyIfTheNodeHadTheFeature: a user who may create pods can bind them to a node of their choice, and require what it never
+// had. The node must not be tainted for that.
+func TestALossCountsOnlyIfTheNodeHadTheFeature(t *testing.T) {
+	w := newWorld(t)
+	ns := w.requires("onLoss: Taint, grace: 1s, ", true)
+	published := map[string]*nfdv1alpha1.NodeFeature{}
+	for name, link := range map[string]string{"had": "up", "never": "down", "before": "up"} {
+		w.node(name)
+		published[name] = w.publish(w.namespace, name, name, M{"link": link}, nil)
+	}
+	victims := []*history{w.record("never"), w.record("before")}
+	w.start(withLossTaint, func(c *controller.Config) { c.Evictions = budget.Evictions{Every: time.Millisecond, Share: 1} })
+	request := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "link"}}
+	matching := func(want int32) {
+		t.Helper()
+		becomes(w, request, fmt.Sprintf("%d nodes have it", want), func(r *assayv1alpha1.NodeFeatureRequest) bool {
+			return r.Status.MatchingNodes != nil && *r.Status.MatchingNodes == want
+		})
+	}
+	matching(2)
+	setLink(w, published["before"], "down")
+	matching(1)
+	honest := w.runs(ns, "had")
+	for _, node := range []string{"never", "before"} {
+		w.podEvent(w.runs(ns, node), "FeaturesLost", node, "the pod goes on running")
+	}
+	setLink(w, published["had"], "down")
+	w.podEvent(honest, "FeaturesLost", "had", "will be tainted")
+	becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "had"}}, "the taint", func(n *corev1.Node) bool { return tainted(n, lossTaint) })
+	for _, h := range victims {
+		for _, n := range h.states(w) {
+			if tainted(n, lossTaint) {
+				t.Fatalf("node %s was tainted", n.Name)
+			}
+		}
+	}
+}
+
 // TestANodeIsNotTaintedWithoutItsWorkersFeatures: a node whose worker was deleted seems to lack everything.
 func TestANodeIsNotTaintedWithoutItsWorkersFeatures(t *testing.T) {
 	w := newWorld(t)
@@ -210,6 +265,7 @@ func TestANodeIsNotTaintedWithoutItsWorkersFeatures(t *testing.T) {
 		})
 	}
 	matching(3)
+	w.knowsPods()
 	has := func(n *corev1.Node) bool { return tainted(n, lossTaint) }
 	keeps := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}}
 	setLink(w, published["keeps"], "down")

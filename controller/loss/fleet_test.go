@@ -52,7 +52,7 @@ func (f *fleet) restart() {
 
 func (f *fleet) check(node string) {
 	if _, down := f.down[node]; down {
-		f.tracker.Set(node, []loss.Loss{{Object: "link", Value: "link", Grace: fleetGrace}})
+		f.tracker.Set(node, []loss.Loss{{Object: "link", Value: "link", Grace: fleetGrace, Had: true}})
 	} else {
 		f.tracker.Set(node, nil)
 	}

@@ -20,13 +20,16 @@ type Loss struct {
 	Grace time.Duration
 	// Pod is one of the pods, as namespace/name, and Lacks what it requires and the node lacks.
 	Pod, Lacks string
+	// Had is set if the node met the requirement while one of the pods was bound to it. Without it, the loss keeps a taint that the node
+	// has, from before a restart, and adds none: a user who creates a pod can choose its node and require what no node has.
+	Had bool
 }
 
 // Verdict is what is known about the losses of a node.
 type Verdict struct {
 	// Unknown is set if the losses of the node are not known: it keeps the taint that it has, and gets no other one.
 	Unknown bool
-	// Lost are the current losses, Due those that have lasted for their grace, both in the order of their values.
+	// Lost are the current losses, Due those of what the node had that have lasted for their grace, both in the order of their values.
 	Lost, Due []Loss
 }
 
@@ -91,7 +94,7 @@ func (t *Tracker) Set(name string, losses []Loss) {
 		if j := slices.IndexFunc(before.losses, func(have lost) bool { return have.Object == l.Object }); j >= 0 {
 			next.losses[i].since = before.losses[j].since
 		}
-		next.losses[i].due = now.Sub(next.losses[i].since) >= l.Grace
+		next.losses[i].due = l.Had && now.Sub(next.losses[i].since) >= l.Grace
 	}
 	slices.SortFunc(next.losses, func(a, b lost) int { return strings.Compare(a.Value, b.Value) })
 	same := before.unknown == next.unknown && slices.EqualFunc(before.losses, next.losses, func(a, b lost) bool { return a.Object == b.Object && a.due == b.due })
@@ -146,7 +149,7 @@ func (t *Tracker) Waiting() (nodes []string, next time.Duration) {
 		for _, l := range n.losses {
 			left := l.Grace - now.Sub(l.since)
 			switch {
-			case l.due:
+			case l.due, !l.Had:
 			case left <= 0:
 				ended = true
 			case next == 0 || left < next:

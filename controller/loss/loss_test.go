@@ -57,6 +57,23 @@ func TestALossIsDueAfterItsGrace(t *testing.T) {
 	}
 }
 
+// TestALossOfWhatANodeNeverHadKeepsATaintAndAddsNone: it is in Lost, never in Due, and no one waits for its end.
+func TestALossOfWhatANodeNeverHadKeepsATaintAndAddsNone(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
+	tracker := NewTracker(clock)
+	tracker.SetSynced()
+	for range 2 {
+		tracker.Set("n", []Loss{{Object: "never", Value: "never", Grace: grace}})
+		if v := tracker.Of("n"); len(v.Due) > 0 || !slices.Equal(objects(v.Lost), []string{"never"}) {
+			t.Errorf("due %q, lost %q", objects(v.Due), objects(v.Lost))
+		}
+		clock.SetTime(clock.Now().Add(grace))
+		if nodes, next := tracker.Waiting(); len(nodes) > 0 || next != 0 {
+			t.Errorf("waiting for %q, %s", nodes, next)
+		}
+	}
+}
+
 // TestARestartNeverShortensAGrace: the new process knows nothing until it has checked all nodes.
 func TestARestartNeverShortensAGrace(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1e9, 0))
@@ -116,7 +133,7 @@ func TestWaitingNamesTheNodesToCheck(t *testing.T) {
 
 func losses(names []string) (out []Loss) {
 	for _, name := range names {
-		out = append(out, Loss{Object: name, Value: name, Grace: grace})
+		out = append(out, Loss{Object: name, Value: name, Grace: grace, Had: true})
 	}
 	return out
 }

@@ -43,16 +43,17 @@ type watch struct {
 	responses *responses
 
 	mu    sync.Mutex
-	pods  map[string]map[types.UID]*corev1.Pod // by node
-	lost  map[types.UID]string                 // what was already reported
-	dirty map[string]bool                      // nodes; "": all
+	pods  map[string]map[types.UID]*corev1.Pod    // by node
+	lost  map[types.UID]string                    // what was already reported
+	had   map[types.UID]map[requirements.Key]bool // what the node met while the pod was bound to it, if losses taint nodes
+	dirty map[string]bool                         // nodes; "": all
 	wake  chan struct{}
 }
 
 func newWatch(view *index.Index, known *podrequirements.Resolver, events record.EventRecorder, opt Options) *watch {
 	return &watch{
 		index: view, nodes: opt.Nodes, resolver: known, events: events, losses: opt.Losses, pods: map[string]map[types.UID]*corev1.Pod{}, lost: map[types.UID]string{},
-		dirty: map[string]bool{}, wake: make(chan struct{}, 1),
+		had: map[types.UID]map[requirements.Key]bool{}, dirty: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
@@ -123,6 +124,7 @@ func (w *watch) drop(p *corev1.Pod) {
 		w.mark(p.Spec.NodeName)
 	}
 	delete(w.lost, p.UID)
+	delete(w.had, p.UID)
 	delete(w.pods[p.Spec.NodeName], p.UID)
 	if len(w.pods[p.Spec.NodeName]) == 0 {
 		delete(w.pods, p.Spec.NodeName)
@@ -209,7 +211,7 @@ func (w *watch) check(node string, pods []*corev1.Pod) {
 	for _, p := range pods {
 		first, unmet := w.lacks(p)
 		taints := w.taints(p, unmet)
-		w.tell(p, first, len(taints) > 0)
+		w.tell(p, first, slices.ContainsFunc(taints, func(l loss.Loss) bool { return l.Had }))
 		join(losses, taints)
 	}
 	switch {
@@ -231,6 +233,7 @@ func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]s
 	list, _ := w.index.Explain(&requirements.Requirements{Required: reqs.Required}, p.Spec.NodeName, 0)
 	for i, f := range list {
 		if f.Met {
+			w.has(p, reqs.Required[i].Key)
 			continue
 		}
 		if unmet == nil {
@@ -241,12 +244,28 @@ func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]s
 	return first, unmet
 }
 
-// taints returns the losses of a pod that taint its node.
+// has records that the node of a pod meets a requirement of the pod.
+func (w *watch) has(p *corev1.Pod, key requirements.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.losses == nil || w.pods[p.Spec.NodeName][p.UID] == nil {
+		return
+	}
+	if w.had[p.UID] == nil {
+		w.had[p.UID] = map[requirements.Key]bool{}
+	}
+	w.had[p.UID][key] = true
+}
+
+// taints returns the losses of a pod that taint its node, or keep the taint that it has.
 func (w *watch) taints(p *corev1.Pod, unmet map[requirements.Key]string) []loss.Loss {
 	if w.losses == nil || len(unmet) == 0 {
 		return nil
 	}
-	return w.responses.of(p, unmet, w.resolver.Policies(p.Namespace, p.Labels))
+	w.mu.Lock()
+	had := maps.Clone(w.had[p.UID])
+	w.mu.Unlock()
+	return w.responses.of(p, unmet, had, w.resolver.Policies(p.Namespace, p.Labels))
 }
 
 // requirements returns the requirements that a pod had when it was created, nil if it had none or they are unknown. Admission has recorded

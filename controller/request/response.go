@@ -102,9 +102,9 @@ func (r *responses) allows(namespace string) bool {
 	return r.namespaces[namespace]
 }
 
-// of returns the losses of a pod that taint its node. Unmet are the requirements that the node does not meet, with what it lacks, and
-// policies are those that select the pod.
-func (r *responses) of(p *corev1.Pod, unmet map[requirements.Key]string, policies []*requirements.Policy) (out []loss.Loss) {
+// of returns the losses of a pod that taint its node. Unmet are the requirements that the node does not meet, with what it lacks, had those
+// that it has met since the pod is bound to it, and policies those that select the pod.
+func (r *responses) of(p *corev1.Pod, unmet map[requirements.Key]string, had map[requirements.Key]bool, policies []*requirements.Policy) (out []loss.Loss) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.namespaces[p.Namespace] {
@@ -112,7 +112,7 @@ func (r *responses) of(p *corev1.Pod, unmet map[requirements.Key]string, policie
 	}
 	add := func(object string, to response) {
 		if lacks, ok := unmet[to.required]; ok && to.grace > 0 {
-			out = append(out, loss.Loss{Object: object, Value: to.value, Grace: to.grace, Pod: p.Namespace + "/" + p.Name, Lacks: lacks})
+			out = append(out, loss.Loss{Object: object, Value: to.value, Grace: to.grace, Pod: p.Namespace + "/" + p.Name, Lacks: lacks, Had: had[to.required]})
 		}
 	}
 	if name := p.Labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
@@ -124,10 +124,10 @@ func (r *responses) of(p *corev1.Pod, unmet map[requirements.Key]string, policie
 	return out
 }
 
-// join adds the losses of a pod to those of other pods on the node: each object is lost once.
+// join adds the losses of a pod to those of other pods on the node: each object is lost once, for a pod for which the node had it.
 func join(all map[string]loss.Loss, more []loss.Loss) {
 	for _, l := range more {
-		if _, ok := all[l.Object]; !ok {
+		if before, ok := all[l.Object]; !ok || l.Had && !before.Had {
 			all[l.Object] = l
 		}
 	}

@@ -26,6 +26,7 @@ type checker struct {
 	// unwritten is, by process and node, when a write of the Node last failed: the process can have counted a removal that it did not carry out.
 	unwritten map[string]time.Time
 	whole     map[string]time.Time // by process and node: when it has surely seen last that the node lacks nothing
+	had       map[string]bool      // by process and pod: it has surely seen that the node of the pod has what the pod requires
 	evicted   map[string]eviction  // by process: the last taint that evicts pods
 	// writes and causes are, by node, the number of writes of the controller and of their possible causes.
 	writes, causes map[string]int
@@ -46,7 +47,7 @@ type given struct {
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, want: newReference(w), ours: map[string]map[string]given{}, lost: map[string]map[string]loss{}, unwritten: map[string]time.Time{},
-		contested: map[string]bool{}, evicted: map[string]eviction{}, whole: map[string]time.Time{},
+		contested: map[string]bool{}, evicted: map[string]eviction{}, whole: map[string]time.Time{}, had: map[string]bool{},
 		writes: map[string]int{}, causes: map[string]int{}, turns: map[string]int{}, sets: map[string]bool{}, boots: map[string]any{},
 	}
 }

@@ -170,6 +170,12 @@ func (c *checker) look(p *program) {
 		if !requires(pods, node) || own != nil && !c.w.loses(requests, own) {
 			c.whole[p.name+" "+node] = time.Now()
 		}
+		values, known := taints(requests)
+		for _, pod := range pods {
+			if known && own != nil && requires([]object{pod}, node) && !c.w.lacking(own, values...) {
+				c.had[p.name+" "+pathOf(pod)] = true
+			}
+		}
 	}
 }
 
@@ -259,7 +265,14 @@ func (c *checker) settledLoss(o object, nodes []object) {
 	switch {
 	case tainted && !lost:
 		c.w.violate("%s has the taint of lost features at the end, and no pod on it requires what it lacks", name)
-	case lost && !tainted && (c.bears(o) || !c.full(nodes, name)):
+	case lost && !tainted && c.sawWhole(name) && (c.bears(o) || !c.full(nodes, name)):
 		c.w.violate("%s does not have the taint of lost features at the end, and pods on it require what it lacks", name)
 	}
+}
+
+// sawWhole reports whether a process that runs has seen that the node has what one of its pods requires. Names of pods are not used again.
+func (c *checker) sawWhole(node string) bool {
+	return slices.ContainsFunc(c.w.server.List("pods"), func(pod object) bool {
+		return requires([]object{pod}, node) && slices.ContainsFunc(c.w.programs, func(p *program) bool { return c.had[p.name+" "+pathOf(pod)] })
+	})
 }
