@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -137,6 +138,17 @@ func Hex(value string, digits int) (string, bool) {
 // NotA is the error of a file whose content is not of the expected kind, such as "number".
 func NotA(kind, file, value string) error {
 	return fmt.Errorf("/%s: %.40q is not a %s", file, value, kind)
+}
+
+// FirmwareHidden returns an error if the kernel's description of the firmware is hidden, as container runtimes do by default with an
+// empty file system over /sys/firmware: the machine can have whatever is missing there.
+func FirmwareHidden(h host.Host) error {
+	const dir = "sys/firmware"
+	entries, err := h.ReadDir(dir)
+	if err == nil && len(entries) == 0 {
+		return errors.New("/" + dir + " is empty: a container runtime hides it; mount the host's /sys")
+	}
+	return host.Present(err)
 }
 
 // ListDevices returns the entries of a sysfs directory; none if the directory does not exist.

@@ -86,7 +86,11 @@ func boolean(h host.Host, file string) (bool, error) {
 // secureExecution reports whether the machine can host protected guests, see Documentation/virt/kvm/s390/s390-pv.rst: the
 // ultravisor supports it, and it is enabled on the kernel command line.
 func secureExecution(h host.Host) (bool, error) {
-	return boolean(h, "sys/firmware/uv/prot_virt_host")
+	on, err := boolean(h, "sys/firmware/uv/prot_virt_host")
+	if err == nil && !on {
+		err = discovery.FirmwareHidden(h)
+	}
+	return on, err
 }
 
 // miscCapacity reads the misc cgroup controller, which counts keys of encrypted guests and enclave memory, see

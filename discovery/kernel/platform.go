@@ -58,6 +58,9 @@ const secureBootVariable = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11
 // machine are not mounted.
 func secureBoot(r *discovery.Result, h host.Host) {
 	efi, err := h.Exists("sys/firmware/efi")
+	if err == nil && !efi {
+		err = discovery.FirmwareHidden(h)
+	}
 	if err != nil {
 		r.Problem(err)
 		return

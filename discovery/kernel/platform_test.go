@@ -44,6 +44,7 @@ func TestPlatform(t *testing.T) {
 		"secure boot off":       {archive: secureBoot(6, 0, 0, 0, 0), feature: kernel.SecureBootFeature, want: map[string]string{"enabled": "false"}},
 		"firmware without it":   {archive: "-- " + efivars + "BootOrder-x --\n\n", feature: kernel.SecureBootFeature, want: map[string]string{"enabled": "false"}},
 		"variables not mounted": {archive: "-- " + efivars + " --\n", feature: kernel.SecureBootFeature},
+		"firmware is hidden":    {archive: "-- sys/firmware/ --\n", feature: kernel.SecureBootFeature, problem: true},
 		"variable cut off":      {archive: secureBoot(6, 0), feature: kernel.SecureBootFeature, problem: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ var catalog = map[string]knownFeature{
 		valued: []string{"RDTCMT", "RDTL2CA", "RDTL3CA", "RDTL3CA_NUM_CLOSID", "RDTMBA", "RDTMBM", "RDTMON"}},
 	"cpu.security": {attributes: true, elements: []string{"se.enabled", "sev.asids", "sev.enabled", "sev.encrypted_state_ids",
 		"sev.es.enabled", "sev.snp.enabled", "sgx.enabled", "sgx.epc", "tdx.enabled", "tdx.protected", "tdx.total_keys"}},
-	"cpu.sgx":         {attributes: true, elements: []string{"enabled", "epc"}},
+	"cpu.sgx":         {attributes: true, elements: []string{"enabled"}},
 	"cpu.se":          {attributes: true, elements: []string{"enabled"}},
 	"cpu.sst":         {attributes: true, elements: []string{"bf.enabled"}},
 	"cpu.topology":    {attributes: true, open: true, elements: []string{"core_count", "cpu_count", "hardware_multithreading", "socket_count"}},

@@ -82,6 +82,7 @@ func machine(t *testing.T, name string) host.Host {
 	h := open(t, name)
 	for file, text := range map[string]string{
 		featuresDir + "/site":            "example.com/rack=7\nexample.com/row=3\n",
+		"sys/firmware/memmap/0/type":     "System RAM\n",
 		"proc/sys/kernel/random/boot_id": "3f1f2b1c-6a0e-4f5e-9b1a-0c7f6f1d2e3a\n",
 		"sys/firmware/efi/efivars/BootOrder-8be4df61-93ca-11d2-aa0d-00e098032b8c": "\a\x00\x00\x00\x01\x00",
 		"sys/devices/vio/ibm,compression-v1/nx_gzip_caps/req_max_processed_len":   "4096\n",
