@@ -233,6 +233,11 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 			w.builtIn = cluster.BuiltIn(m)
 		}
 		return err
+	case "Namespace":
+		var ns corev1.Namespace
+		err := manifest.DecodeObject(d, &ns)
+		w.namespace(&ns)
+		return err
 	case "Node":
 		node, err := manifest.DecodeNode(d)
 		if err == nil && selector.Matches(labels.Set(node.Labels)) {
@@ -266,6 +271,11 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 		if err != nil {
 			return err
 		}
+		if w.policy().Namespaces != nil {
+			if err := w.readNamespaces(ctx, c); err != nil {
+				return err
+			}
+		}
 		for i := range list {
 			if len(list[i].Spec.FeatureSets) > 0 {
 				w.sharing++
@@ -288,6 +298,22 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 		w.templates[templates[i].Name] = &templates[i].Spec
 	}
 	return err
+}
+
+// readNamespaces reads the labels of namespaces, by which NodeFeatures are selected.
+func (w *world) readNamespaces(ctx context.Context, c *cluster.Client) error {
+	list, err := c.Namespaces(ctx)
+	for i := range list {
+		w.namespace(&list[i])
+	}
+	return err
+}
+
+func (w *world) namespace(ns *corev1.Namespace) {
+	if w.objects.Namespaces == nil {
+		w.objects.Namespaces = map[string]map[string]string{}
+	}
+	w.objects.Namespaces[ns.Name] = ns.Labels
 }
 
 func (w *world) readNodes(ctx context.Context, c *cluster.Client, want want) error {

@@ -115,7 +115,7 @@ func (p Policy) Ignores(f Published, node Node, namespaces Namespaces) (why stri
 	case err != nil:
 		return "", err
 	case !exists:
-		return "namespace " + f.Namespace + " does not exist", nil
+		return "restrictions.nodeFeatureNamespaceSelector selects by the labels of namespace " + f.Namespace + ", which is unknown", nil
 	case !p.Namespaces.Matches(labels.Set(of)):
 		return "restrictions.nodeFeatureNamespaceSelector does not select namespace " + f.Namespace, nil
 	}
