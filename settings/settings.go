@@ -11,89 +11,14 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/internal/config"
 )
 
 // DefaultFile is the path at which NFD's charts mount the configuration of nfd-master. It need not exist.
 const DefaultFile = "/etc/kubernetes/node-feature-discovery/nfd-master.conf"
-
-// Settings are the values of all settings. list.go describes each.
-type Settings struct {
-	Strict               bool
-	Instance             string
-	NoPublish            bool
-	ExtraLabelNs         []string
-	DenyLabelNs          []string
-	EnableTaints         bool
-	LabelWhiteList       *regexp.Regexp // nil allows all
-	ResyncPeriod         time.Duration
-	LeaderElection       LeaderElection
-	Parallelism          int
-	InformerPageSize     int
-	Restrictions         Restrictions
-	RemovalGracePeriod   time.Duration
-	RemovalBudget        RemovalBudget
-	NoExecuteBudget      NoExecuteBudget
-	MaskSecrets          string
-	MaskedElements       []string // nil: the default
-	DefaultScope         string
-	DefaultNodeScope     string
-	FeatureSources       *regexp.Regexp // nil selects all
-	DefaultTemplate      string
-	BuiltInRules         string
-	ProtectedKeys        []string
-	MaterializedRequests MaterializedRequests
-	AllowFail            bool
-	FailTaint            string
-	LossTaint            string
-	FeaturesReady        bool
-	StartupTaint         string
-	FailOpenAfter        time.Duration
-	NodeShapeLabels      []string
-	GcInterval           time.Duration
-	GcGracePeriod        time.Duration
-	FeatureGates         map[string]bool
-}
-
-// LeaderElection holds the durations of leader election.
-type LeaderElection struct{ LeaseDuration, RenewDeadline, RetryPeriod time.Duration }
-
-// Restrictions limit what rules and NodeFeatures may do.
-type Restrictions struct {
-	NodeFeatureNamespaceSelector              *metav1.LabelSelector // nil: all
-	DisableLabels, DisableExtendedResources   bool
-	DisableAnnotations, DenyNodeFeatureLabels bool
-	AllowOverwrite                            bool
-}
-
-// RemovalBudget limits how many nodes lose keys within a time.
-type RemovalBudget struct {
-	Nodes        int
-	Share        float64
-	Window, Hold time.Duration
-}
-
-// NoExecuteBudget limits how fast nodes get taints that evict pods.
-type NoExecuteBudget struct {
-	Every, Canary time.Duration
-	Share         float64
-	OneZone       bool
-}
-
-// MaterializedRequests limits the NodeFeatureRequests whose nodes are labeled.
-type MaterializedRequests struct{ Total, PerNamespace int }
-
-// The number of requests that are labels of Nodes by default: enough for the requirements that a cluster has a name for. A Node has
-// about 100 labels without them.
-const (
-	DefaultMaterializedTotal        = 50
-	DefaultMaterializedPerNamespace = 5
-)
 
 // The feature gates that have an effect. NFD's NodeFeatureAPI is always enabled.
 const (

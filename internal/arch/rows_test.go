@@ -37,6 +37,11 @@ var additions = []struct{ file, behind, insert string }{
 	},
 	{"rules/keys/protected.go", "	why       string\n}{\n", `{"row.kubernetes.io", true, "row says protected"},`},
 	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
+	{"settings/list.go", "type Settings struct {\n", `Row []string`},
+	{
+		"settings/list.go", "var list = []Setting{\n",
+		`declare("restrictions.row", func(s *Settings) *[]string { return &s.Row }, nil, "Row says setting.", flag("row-setting"), inAssay),`,
+	},
 	{"discovery/builtin/builtin.go", "import (\n", `"` + Module + `/discovery/row"`},
 }
 
@@ -58,6 +63,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	want := []string{
 		"function row", "label feature.node.kubernetes.io/expression=N", "label feature.node.kubernetes.io/template=TEXT", "message added",
 		"protected: row says protected", "schema RowIn", "schema is-row", "schema row-log",
+		"setting from file", "setting of --row-setting: row says setting, separated by commas", "setting restrictions.row: Row says setting.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what a rule that uses the additions does (-want +got):\n%s", diff)

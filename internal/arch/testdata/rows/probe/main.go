@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -18,6 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/schema"
+	"github.com/assay-project/assay/settings"
 )
 
 const rule = `
@@ -70,8 +72,39 @@ func run() error {
 	if slices.Contains(rules.TemplateFunctions(), "row") {
 		fmt.Println("function row")
 	}
+	if err := setting(); err != nil {
+		return err
+	}
 	if strings.Contains((&keys.Policy{}).LabelName("row.kubernetes.io/x").Message(), "row says protected") {
 		fmt.Println("protected: row says protected")
 	}
+	return nil
+}
+
+// setting reads the added setting from a file and prints what the programs derive from its declaration.
+func setting() error {
+	s := settings.Default()
+	if warnings, err := s.Read("file", []byte("restrictions: {row: [from file]}")); err != nil || len(warnings) > 0 {
+		return fmt.Errorf("%v, %w", warnings, err)
+	}
+	fmt.Println("setting", s.Row[0])
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&settings.Flags{}).Register(flags, s, func(s settings.Setting) bool { return s.Assay })
+	fmt.Println("setting of --row-setting:", flags.Lookup("row-setting").Usage)
+	text, err := yaml.Marshal(settings.Schema())
+	if err != nil {
+		return err
+	}
+	var schema struct {
+		Properties struct {
+			Restrictions struct {
+				Properties map[string]struct{ Description string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &schema); err != nil {
+		return err
+	}
+	fmt.Println("setting restrictions.row:", schema.Properties.Restrictions.Properties["row"].Description)
 	return nil
 }
