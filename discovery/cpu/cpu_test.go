@@ -326,7 +326,7 @@ func FuzzParsers(f *testing.F) {
 				t.Errorf("%q = %q", k, v)
 			}
 		}
-		cpu.ParseCapacity(data)
+		_, _ = cpu.ParseCapacity(data)
 		if list, err := cpu.ParseCPUList(string(data)); err == nil && len(list) > 8192 {
 			t.Errorf("%d CPUs", len(list))
 		}
