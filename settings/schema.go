@@ -91,6 +91,23 @@ func (s *Setting) property() Property {
 	return p
 }
 
+// Documentation describes one key of the configuration file.
+type Documentation struct{ Key, Doc, Default string }
+
+// Documented returns the documentation of all keys of the configuration file, in the order of the declarations.
+func Documented() (out []Documentation) {
+	for i := range list {
+		if s := &list[i]; s.Key != "" {
+			d := Documentation{s.Key, s.Doc, showDefault(s.variable(Default()))}
+			if _, list := s.initial.([]string); list {
+				d.Default = "[" + d.Default + "]"
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // showDefault formats a value.
 func showDefault(variable any) string {
 	switch v := variable.(type) {

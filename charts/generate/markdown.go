@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // markdown returns docs/values.md.
@@ -69,11 +71,26 @@ func section(b *bytes.Buffer, title, about string, values []*value) {
 // leaves returns the values below a value, without those that only group others.
 func (v *value) leaves() []*value {
 	if len(v.below) == 0 {
-		return []*value{v}
+		return append([]*value{v}, v.documented()...)
 	}
 	var out []*value
 	for _, child := range v.below {
 		out = append(out, child.leaves()...)
+	}
+	return out
+}
+
+// documented returns the keys of the configuration of the controller as values.
+func (v *value) documented() (out []*value) {
+	if !v.settings() {
+		return nil
+	}
+	for _, s := range settings.Documented() {
+		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s.Default}
+		if s.Default != "" {
+			node.Tag = ""
+		}
+		out = append(out, &value{path: v.path + "." + s.Key, about: strings.ReplaceAll(s.Doc, "*", `\*`), node: node})
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // property is the used part of JSON Schema (draft 7, which Helm 3 and 4 support).
@@ -19,6 +21,17 @@ type property struct {
 	Items       *property            `json:"items,omitempty"`
 	Properties  map[string]*property `json:"properties,omitempty"`
 	Additional  *bool                `json:"additionalProperties,omitempty"`
+
+	config map[string]any // the schema of a configuration, which replaces all fields
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *property) MarshalJSON() ([]byte, error) {
+	if p.config != nil {
+		return json.Marshal(p.config)
+	}
+	type plain property
+	return json.Marshal((*plain)(p))
 }
 
 // schema returns values.schema.json. It is strict: it rejects keys that values.yaml does not have, except below values that
@@ -34,6 +47,11 @@ func (v *value) schema() ([]byte, error) {
 }
 
 func (v *value) property() (*property, error) {
+	if v.settings() {
+		schema := settings.Properties()
+		schema["description"], schema["type"] = v.about, []string{"object", "null"}
+		return &property{config: schema}, nil
+	}
 	p := &property{Description: v.about, Pattern: v.hints["pattern"]}
 	if v.path != "" {
 		types, err := v.types()

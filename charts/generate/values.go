@@ -49,13 +49,19 @@ func (v *value) descend() error {
 			return fmt.Errorf("line %d: %s: say in a comment above it what it is", key.Line, child.path)
 		}
 		if node.Kind == yaml.MappingNode && len(child.below) == 0 {
-			if _, open := child.hints["open"]; !open {
+			if _, open := child.hints["open"]; !open && !child.settings() {
 				return fmt.Errorf("line %d: %s: an empty mapping accepts nothing; add the hint @open", key.Line, child.path)
 			}
 		}
 		v.below = append(v.below, child)
 	}
 	return nil
+}
+
+// settings reports whether the value is the configuration of the controller.
+func (v *value) settings() bool {
+	_, ok := v.hints["settings"]
+	return ok
 }
 
 // hint is a line of a comment that belongs to the schema.
@@ -76,7 +82,7 @@ func (v *value) comment(text string) error {
 			continue
 		}
 		switch m[1] {
-		case "type", "enum", "min", "max", "pattern", "items", "open", "alias", "accepts":
+		case "type", "enum", "min", "max", "pattern", "items", "open", "settings", "alias", "accepts":
 			v.hints[m[1]] = m[2]
 		default:
 			return fmt.Errorf("there is no hint @%s", m[1])

@@ -122,6 +122,9 @@ func TestSchemaRefuses(t *testing.T) {
 		"NamespaceWithSlash":     {`{policies: {namespaces: [vendor.io/]}}`, "/policies/namespaces/0"},
 		"NamespaceWithQuote":     {`{policies: {namespaces: ["a'"]}}`, "/policies/namespaces/0"},
 		"PublisherWithoutSpace":  {`{policies: {publishers: [topograph]}}`, "/policies/publishers/0"},
+		"SettingOfWrongType":     {`{controller: {config: {restrictions: {disableLabels: maybe}}}}`, "/controller/config/restrictions/disableLabels"},
+		"SettingWithoutUnit":     {`{controller: {config: {noExecuteBudget: {every: often}}}}`, "/controller/config/noExecuteBudget/every"},
+		"SettingOutOfRange":      {`{controller: {config: {removalBudget: {share: 5}}}}`, "/controller/config/removalBudget/share"},
 		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
