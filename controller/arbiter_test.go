@@ -257,11 +257,13 @@ func TestSetsShowTheirNodes(t *testing.T) {
 func TestUnusedSetsAreDeleted(t *testing.T) {
 	w := newWorld(t)
 	clock, useClock := arbiterClock()
-	unused, returns, newer := w.set(M{"unused": "1"}), w.set(M{"returns": "1"}), w.set(M{"newer": "1"})
-	newer.Name = strings.Replace(newer.Name, "-v1-", "-v2-", 1)
+	unused, returns, newer, stray := w.set(M{"unused": "1"}), w.set(M{"returns": "1"}), w.set(M{"newer": "1"}), w.set(M{"stray": "1"})
+	newer.Name, stray.Name = strings.Replace(newer.Name, "-v1-", "-v2-", 1), "no-digest"
 	testkit.Create(w, w, unused)
 	testkit.Create(w, w, returns)
 	testkit.Create(w, w, newer)
+	testkit.Create(w, w, stray)
+	w.publishSets(w.namespace, "n3", newer)
 	leaves, away := w.publishSets(w.namespace, "n1", unused), w.publishSets(w.namespace, "n2", returns)
 	m := w.start(useClock)
 	w.becomesAfter(clock, time.Second, unused, "counted set", counted(1))
@@ -282,6 +284,7 @@ func TestUnusedSetsAreDeleted(t *testing.T) {
 	w.start(useClock)
 	w.becomesAfter(clock, time.Second, returns, "set in use", func(s *assayv1alpha1.NodeFeatureSet) bool { return s != nil && !marked(s) })
 	w.becomesAfter(clock, time.Hour, unused, "unused set to be deleted", gone)
+	w.becomesAfter(clock, time.Minute, stray, "set of no known format to be deleted", gone)
 	w.becomesAfter(clock, time.Hour, returns, "set in use", counted(1))
 	w.becomesAfter(clock, 0, newer, "set of a newer format", func(s *assayv1alpha1.NodeFeatureSet) bool { return s != nil && !marked(s) })
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -84,7 +85,8 @@ func unusedSince(set *assayv1alpha1.NodeFeatureSet) time.Time {
 	return t
 }
 
-// collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it.
+// collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it. Sets of an unknown format
+// version, which this controller does not annotate, are deleted like those that were never named: any name could be one of them.
 func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
 	now := a.clock.Now()
 	if now.Sub(a.collected) < collectInterval {
@@ -92,11 +94,23 @@ func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureS
 	}
 	a.collected = now
 	var due []*assayv1alpha1.NodeFeatureSet
+	strange := map[types.UID]time.Time{}
 	for i := range list {
-		if set := &list[i]; usage.Nodes[set.Name] == 0 && featureset.Known(set.Name) == nil && a.expired(set, now) {
+		switch set := &list[i]; {
+		case usage.Nodes[set.Name] > 0:
+		case featureset.Known(set.Name) != nil:
+			since := a.strange[set.UID]
+			if since.IsZero() {
+				since = now
+			}
+			if strange[set.UID] = since; now.Sub(since) >= a.opt.Junk {
+				due = append(due, set)
+			}
+		case a.expired(set, now):
 			due = append(due, set)
 		}
 	}
+	a.strange = strange
 	if len(due) == 0 {
 		return nil
 	}

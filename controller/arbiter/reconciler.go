@@ -62,6 +62,7 @@ type arbiter struct {
 	missing    map[string]*missing           // by set
 	asked      map[types.NamespacedName]bool // NodeFeatures that may have the annotation; nil: unknown
 	counts     map[types.UID]*count          // by set
+	strange    map[types.UID]time.Time       // since when no NodeFeature names a set of an unknown version, as this process has seen
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
 	obstructed string                        // why workers cannot share features yet

@@ -314,7 +314,7 @@ func allows(rules []rbacv1.PolicyRule, group, resource, name, verb string) bool 
 
 // TestNumberOfFeatureSetsIsLimited asks the quota, which zero leaves out.
 func TestNumberOfFeatureSetsIsLimited(t *testing.T) {
-	for values, want := range map[string]any{`{}`: "5000", `{worker: {maxFeatureSets: 200}}`: "200", `{worker: {maxFeatureSets: 0}}`: nil} {
+	for values, want := range map[string]any{`{}`: "300", `{worker: {maxFeatureSets: 200}}`: "200", `{worker: {maxFeatureSets: 0}}`: nil} {
 		var got any
 		for _, object := range objects(t, mustRender(t, set(t, values))) {
 			if object["kind"] == "ResourceQuota" {

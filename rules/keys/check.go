@@ -168,7 +168,7 @@ func StartupTaint(key string) Verdict {
 	if fault := faultOfKey(key); fault != "" {
 		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s key: %s", strconv.Quote(clip.Text(key, maxShown)), Taint, fault), "")
 	}
-	if namespace == startupNamespace || within(namespace, assayv1alpha1.GroupName) {
+	if namespace == assayv1alpha1.StartupTaintNamespace || within(namespace, assayv1alpha1.GroupName) {
 		return Verdict{Key: key}
 	}
 	if why := protectedAlways(namespace, key); why != "" {
@@ -176,9 +176,6 @@ func StartupTaint(key string) Verdict {
 	}
 	return Verdict{Key: key}
 }
-
-// startupNamespace is the namespace of taints that the Cluster Autoscaler expects to be removed from new nodes.
-const startupNamespace = "startup-taint.cluster-autoscaler.kubernetes.io"
 
 // name adds the default namespace to a name and runs the checks that are common to all kinds.
 func (p *Policy) name(kind Kind, name string) Verdict {

@@ -38,6 +38,8 @@ const (
 	// RequestLabelNamespace is the namespace of the labels of nodes that meet materialized NodeFeatureRequests. No rule may
 	// write in it.
 	RequestLabelNamespace = "features." + GroupName
+	// StartupTaintNamespace is the namespace of the keys of taints that Cluster Autoscaler expects to be removed from new nodes.
+	StartupTaintNamespace = "startup-taint.cluster-autoscaler.kubernetes.io"
 	// RequirementHashAnnotation on a Pod is a hash of its requirements at its creation.
 	RequirementHashAnnotation = GroupName + "/requirement-hash"
 	// FeaturesGenerationAnnotation on a Node changes with its effective features, so that the scheduler retries unschedulable pods.

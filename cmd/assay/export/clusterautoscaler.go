@@ -47,7 +47,14 @@ func (r *Result) clusterAPI(shapes []assayv1alpha1.NodeShape, opt Options) {
 	if len(r.Documents) > 0 {
 		r.note("The output is a part of MachineDeployments. Apply it with %s; use kubectl annotate for those that were created with kubectl apply.",
 			applyPart)
+		r.noteStartupTaint()
 	}
+}
+
+// noteStartupTaint says what else nodes need: the template promises labels that a new node does not have at once.
+func (r *Result) noteStartupTaint() {
+	r.note("Cluster Autoscaler adds node after node while a Ready node lacks these labels. Let nodes join with a taint whose key begins with "+
+		"%s/, or that the autoscaler is given as --startup-taint, and set controller.startupTaint to its key.", assayv1alpha1.StartupTaintNamespace)
 }
 
 // nodeGroup is a node group with the tags from which Cluster Autoscaler makes the template of a node.
@@ -77,6 +84,9 @@ func (r *Result) clusterAutoscaler(shapes []assayv1alpha1.NodeShape, opt Options
 		if len(out.Tags) > 0 {
 			r.Documents = append(r.Documents, out)
 		}
+	}
+	if len(r.Documents) > 0 {
+		r.noteStartupTaint()
 	}
 }
 
