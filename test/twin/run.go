@@ -90,6 +90,11 @@ func (w *world) compare(ctx context.Context, h *history, r *result, s state, don
 			return err
 		}
 	}
+	if w.form == "A" { // otherwise something is changing
+		if err := w.evaluateAll(ctx, s); err != nil {
+			return err
+		}
+	}
 	for _, n := range w.nodes {
 		r.compared += len(keysOf(s.nodes["/"+n.name]))
 	}
