@@ -87,6 +87,7 @@ func decide(old assayv1alpha1.NodeShapeStatus, nodes []member, now metav1.Time) 
 	s := *old.DeepCopy()
 	s.Nodes = ptr.To(int32(len(nodes))) //nolint:gosec // a cluster has fewer nodes
 	s.Recent = d.uids(nodes)
+	s.OnlyNode = only(old, nodes)
 	if s.FirstSeen == nil {
 		s.FirstSeen = &now
 	}
@@ -107,4 +108,19 @@ func decide(old assayv1alpha1.NodeShapeStatus, nodes []member, now metav1.Time) 
 		s.LastSeen = &now
 	}
 	return s, contradictions
+}
+
+// only returns the UID of the only node that a shape has ever had; empty if there were several.
+func only(old assayv1alpha1.NodeShapeStatus, nodes []member) types.UID {
+	before := old.OnlyNode
+	if old.FirstSeen != nil && before == "" {
+		return ""
+	}
+	for _, m := range nodes {
+		if before != "" && before != m.uid {
+			return ""
+		}
+		before = m.uid
+	}
+	return before
 }

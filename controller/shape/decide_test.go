@@ -296,6 +296,39 @@ func TestAShapeIsSmall(t *testing.T) {
 	}
 }
 
+// TestAKubeletThatMakesShapesReplacesNoOthers: a kubelet labels its Node with one node group after the other. All are of one node, and go
+// before those that several nodes had, however old these are.
+func TestAKubeletThatMakesShapesReplacesNoOthers(t *testing.T) {
+	now := metav1.NewTime(time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC))
+	thief := []member{{name: "thief", uid: "thief", created: now.Time, ready: true}}
+	var list []assayv1alpha1.NodeShape
+	add := func(name string, members ...[]member) {
+		var s assayv1alpha1.NodeShapeStatus
+		for _, nodes := range members {
+			s, _ = decide(s, nodes, now)
+		}
+		list = append(list, assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: s})
+	}
+	for i := range maxEmpty {
+		other := []member{{name: "other", uid: types.UID(fmt.Sprint(i)), created: now.Time, ready: true}}
+		add(fmt.Sprintf("pool-%03d", i), other, append(other, thief...), nil)
+	}
+	add("lives", thief)
+	now = metav1.NewTime(now.Add(time.Hour))
+	for i := range 50 {
+		add(fmt.Sprintf("made-%02d", i), thief, nil, thief, nil)
+	}
+	gone := excess(list)
+	if len(gone) != 50 {
+		t.Fatalf("%d shapes are deleted", len(gone))
+	}
+	for _, s := range gone {
+		if !strings.HasPrefix(s.Name, "made-") {
+			t.Errorf("%s is deleted", s.Name)
+		}
+	}
+}
+
 func TestAgeing(t *testing.T) {
 	now := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	at := func(days, nodes int) assayv1alpha1.NodeShapeStatus {
@@ -303,11 +336,18 @@ func TestAgeing(t *testing.T) {
 		count := int32(nodes) //nolint:gosec // 0 or 1
 		return assayv1alpha1.NodeShapeStatus{LastSeen: &seen, Nodes: &count}
 	}
+	one := func(s assayv1alpha1.NodeShapeStatus) assayv1alpha1.NodeShapeStatus {
+		s.OnlyNode = "uid"
+		return s
+	}
 	for name, tc := range map[string]struct {
 		status assayv1alpha1.NodeShapeStatus
 		nodes  int
 		want   time.Duration
 	}{
+		"OfOneNode":     {one(at(0, 0)), 0, forgetOneAfter},
+		"OneForgotten":  {one(at(2, 0)), 0, -24 * time.Hour},
+		"OneWithNode":   {one(at(2, 1)), 1, forgetOneAfter},
 		"New":           {assayv1alpha1.NodeShapeStatus{}, 0, forgetAfter},
 		"WithNodes":     {at(200, 1), 1, forgetAfter},
 		"JustDeserted":  {at(200, 1), 0, forgetAfter}, // the controller was away while the nodes were deleted

@@ -1,8 +1,10 @@
 package shape
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,12 @@ const (
 	maxDelay   = time.Minute
 	// forgetAfter is how long a shape without nodes is kept: node groups for quarterly jobs are empty for that long.
 	forgetAfter = 90 * 24 * time.Hour
+	// forgetOneAfter is how long a shape is kept that only one node ever had: a kubelet can give its Node any label of a node group, one
+	// after the other.
+	forgetOneAfter = 24 * time.Hour
+	// maxEmpty is the maximum number of shapes without nodes. Each takes up to 16 KiB of etcd and of the memory of the controller, and fleets
+	// have a few dozen node groups.
+	maxEmpty = 500
 )
 
 // ReasonNodeDiffers is the reason of the Event on a NodeShape that a new node contradicts, and of its condition Contradicted while
@@ -84,6 +92,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.write(ctx, &obj, status, contradictions); err != nil {
 		return again(err)
 	}
+	if len(nodes) == 0 {
+		if err := r.trim(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	return ctrl.Result{RequeueAfter: left}, nil
 }
 
@@ -129,10 +142,50 @@ func ready(n *corev1.Node) bool {
 
 // remaining returns how long a shape is kept if nothing changes, at most forgetAfter; not positive if it has to be deleted.
 func remaining(s assayv1alpha1.NodeShapeStatus, nodes int, now time.Time) time.Duration {
-	if nodes > 0 || s.LastSeen == nil || ptr.Deref(s.Nodes, 0) > 0 {
-		return forgetAfter
+	limit := forgetAfter
+	if s.OnlyNode != "" {
+		limit = forgetOneAfter
 	}
-	return min(forgetAfter, s.LastSeen.Add(forgetAfter).Sub(now))
+	if nodes > 0 || s.LastSeen == nil || ptr.Deref(s.Nodes, 0) > 0 {
+		return limit
+	}
+	return min(limit, s.LastSeen.Add(limit).Sub(now))
+}
+
+// trim deletes shapes without nodes if there are too many of them.
+func (r *Reconciler) trim(ctx context.Context) error {
+	var list assayv1alpha1.NodeShapeList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for _, s := range excess(list.Items) {
+		err := r.client.Delete(ctx, s.DeepCopy(), client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) { // a node has joined, or the cache is behind
+			return err
+		}
+	}
+	return nil
+}
+
+// excess returns the shapes without nodes beyond maxEmpty: first those that only one node ever had, then those whose last node was deleted
+// first.
+func excess(list []assayv1alpha1.NodeShape) []*assayv1alpha1.NodeShape {
+	var empty []*assayv1alpha1.NodeShape
+	for i := range list {
+		if s := &list[i]; s.Status.Nodes != nil && *s.Status.Nodes == 0 && s.Status.LastSeen != nil {
+			empty = append(empty, s)
+		}
+	}
+	several := func(s *assayv1alpha1.NodeShape) int {
+		if s.Status.OnlyNode == "" {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(empty, func(a, b *assayv1alpha1.NodeShape) int {
+		return cmp.Or(cmp.Compare(several(a), several(b)), a.Status.LastSeen.Time.Compare(b.Status.LastSeen.Time), strings.Compare(a.Name, b.Name))
+	})
+	return empty[:max(0, len(empty)-maxEmpty)]
 }
 
 // write updates the status if it has changed, and reports contradictions.

@@ -83,6 +83,9 @@ type NodeShapeStatus struct {
 	// +optional
 	Omitted int32 `json:"omitted,omitempty"`
 
+	// onlyNode is the UID of the node of the shape if there has been only one. Empty for a shape that several nodes have had.
+	// +optional
+	OnlyNode types.UID `json:"onlyNode,omitempty"`
 	// nodes is the number of nodes of the shape that exist.
 	// +optional
 	Nodes *int32 `json:"nodes,omitempty"`
@@ -94,7 +97,7 @@ type NodeShapeStatus struct {
 	// +optional
 	FirstSeen *metav1.Time `json:"firstSeen,omitempty"`
 	// lastSeen is a time at which the shape had nodes: for a shape without nodes, when the last one was deleted. After 90 days
-	// without nodes the shape is deleted.
+	// without nodes the shape is deleted, and after one day if onlyNode is set.
 	// +optional
 	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
 	// conditions are Contradicted: True while a recent node lacked an output that all nodes before it had.
