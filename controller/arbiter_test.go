@@ -207,6 +207,15 @@ func TestAWrongSetIsDeletedAndItsNodeIsNamed(t *testing.T) {
 	w.asked(f, right.Name)
 	testkit.Create(w, w, right)
 	w.labels("n1", M{"right": "1", "wrong": ""})
+	// It is taken once more: the worker is asked to publish the feature in its NodeFeature.
+	if err := w.Delete(w.Context(), right); err != nil {
+		t.Fatal(err)
+	}
+	again := w.set(M{"wrong": "2"})
+	again.Name = right.Name
+	testkit.Create(w, w, again)
+	w.asked(f, "!"+right.Name)
+	w.labels("n1", M{"right": "1"})
 }
 
 // TestLabelsStayWhileSetsAreMissingAfterARestart: a controller that has never seen the sets of a node does not know what it is.

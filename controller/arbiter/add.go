@@ -43,6 +43,6 @@ func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Option
 	return mgr.Add(&arbiter{
 		namespace: namespace, sets: sets, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: opt.Clock, opt: opt,
 		events:  mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
-		missing: map[string]*missing{}, counts: map[types.UID]*count{},
+		missing: map[string]*missing{}, wrong: map[string]int{}, counts: map[types.UID]*count{},
 	})
 }

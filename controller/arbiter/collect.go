@@ -27,6 +27,7 @@ func (a *arbiter) deleteWrong(ctx context.Context) error {
 		if err != nil {
 			errs = append(errs, err)
 		} else if deleted {
+			a.wrong[set.Name]++
 			node := set.Labels[assayv1alpha1.CreatedByNodeLabel]
 			logf.FromContext(ctx).Info("Deleted a NodeFeatureSet whose content does not match its name", "set", set.Name, "createdByNode", node)
 			a.events.Eventf(set, corev1.EventTypeWarning, "WrongFeatureSet",

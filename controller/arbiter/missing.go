@@ -35,6 +35,7 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 			delete(a.missing, name)
 		}
 	}
+	maps.DeleteFunc(a.wrong, func(name string, _ int) bool { return usage.Nodes[name] == 0 })
 	wanted := map[types.NamespacedName][]string{}
 	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(usage.Pruned, byName)
@@ -43,6 +44,13 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 	}
 	for _, name := range slices.Sorted(maps.Keys(usage.Missing)) {
 		m, keys := a.missing[name], usage.Missing[name]
+		if a.wrong[name] >= takenAfter {
+			slices.SortFunc(keys, byName)
+			for _, key := range keys[:min(askPruned, len(keys))] {
+				wanted[key] = append(wanted[key], assayv1alpha1.InlineFeatureSet+name)
+			}
+			continue
+		}
 		if m == nil {
 			m = &missing{since: now}
 			a.missing[name] = m
@@ -138,7 +146,16 @@ func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []stri
 	err := a.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
 	if err == nil && len(sets) > 0 {
 		a.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
-			"%v; the last complete features stay active", &featuresets.MissingError{Sets: sets})
+			"%v; the last complete features stay active", &featuresets.MissingError{Sets: names(sets)})
 	}
 	return err
+}
+
+// names returns the names of sets that a worker is asked for.
+func names(asked []string) []string {
+	out := slices.Clone(asked)
+	for i := range out {
+		out[i] = strings.TrimPrefix(out[i], assayv1alpha1.InlineFeatureSet)
+	}
+	return out
 }

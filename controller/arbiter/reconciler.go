@@ -32,8 +32,11 @@ const (
 	askAgain = 10 * time.Second
 	// askFirst is the number of workers that are asked first. Thousands of nodes may name one set, and one worker is enough.
 	askFirst = 3
+	// takenAfter is the number of wrong sets of one name after which workers publish the feature in their NodeFeatures: a client creates them
+	// again and again, and a worker takes a set for present by its name.
+	takenAfter = 2
 	// askPruned is the number of workers that are asked at once to publish whole NodeFeatures, after the API server dropped the names of
-	// sets: each writes 130 kB.
+	// sets or a client took them: each writes 130 kB.
 	askPruned = 32
 	// defaultInterval is the maximum time between two passes, and collectInterval that between two searches for sets to delete.
 	defaultInterval = 30 * time.Second
@@ -60,6 +63,7 @@ type arbiter struct {
 	opt       Options
 
 	missing    map[string]*missing           // by set
+	wrong      map[string]int                // number of wrong sets that were deleted, by name, of those that NodeFeatures name
 	asked      map[types.NamespacedName]bool // NodeFeatures that may have the annotation; nil: unknown
 	counts     map[types.UID]*count          // by set
 	strange    map[types.UID]time.Time       // since when no NodeFeature names a set of an unknown version, as this process has seen

@@ -197,6 +197,34 @@ func TestSetsThatTheControllerMissesAreCreatedAgain(t *testing.T) {
 	}
 }
 
+// TestAFeatureWhoseSetIsTakenIsPublishedInFull: another client creates a set of the name with wrong content each time the controller deletes
+// it, and the controller asks the worker to publish the feature in its NodeFeature.
+func TestAFeatureWhoseSetIsTakenIsPublishedInFull(t *testing.T) {
+	s, clock := sharing(t), clocktesting.NewFakeClock(time.Now())
+	p, _ := denied(t, s, clock, func(*http.Request) int { return 0 })
+	mustPublish(t, p, large("6.1"))
+	names, _ := published(s)
+	if len(names) != 1 {
+		t.Fatalf("names %q", names)
+	}
+	p.live.annotations = map[string]string{assayv1alpha1.MissingFeatureSetsAnnotation: "!" + names[0]}
+	mustPublish(t, p, large("6.1"))
+	if got, features := published(s); got != nil || !slices.Contains(features, "kernel.config") {
+		t.Errorf("names %q, features %q", got, features)
+	}
+	p.live.annotations = nil // the controller is content
+	clock.Step(inlineInterval - time.Second)
+	mustPublish(t, p, large("6.1"))
+	if got, _ := published(s); got != nil {
+		t.Errorf("names %q before the interval has passed", got)
+	}
+	clock.Step(time.Second)
+	mustPublish(t, p, large("6.1"))
+	if got, _ := published(s); len(got) != 1 {
+		t.Errorf("names %q afterwards, want the set", got)
+	}
+}
+
 // TestAWatchThatIsForbiddenIsReplacedByReads changes the object while its watch is forbidden: it is repaired at the next check.
 func TestAWatchThatIsForbiddenIsReplacedByReads(t *testing.T) {
 	s, clock := newServer(t), clocktesting.NewFakeClock(time.Now())

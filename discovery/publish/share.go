@@ -221,13 +221,17 @@ func remove(from, set *nfdv1alpha1.Features) {
 }
 
 // ensure creates a set if necessary, and reports whether it exists. A set that the stored NodeFeature names, or the controller lists,
-// exists unless the controller reports it as missing.
+// exists unless the controller reports it as missing. It counts as missing if the controller asks to publish the feature inline.
 func (p *Publisher) ensure(ctx context.Context, id Identity, set sharedSet) (bool, error) {
+	now := p.opt.Clock.Now()
+	if slices.Contains(p.missing(), assayv1alpha1.InlineFeatureSet+set.name) {
+		p.keepInline(set.name, now)
+		return false, nil
+	}
 	named := p.live != nil && slices.Contains(p.live.spec.FeatureSets, set.name) || slices.Contains(p.shared.known, set.name)
 	if named && !slices.Contains(p.missing(), set.name) {
 		return true, nil
 	}
-	now := p.opt.Clock.Now()
 	if now.Before(p.shared.inline[set.name]) {
 		return false, nil
 	}
@@ -242,12 +246,17 @@ func (p *Publisher) ensure(ctx context.Context, id Identity, set sharedSet) (boo
 	if !refused(err) {
 		return false, fmt.Errorf("create NodeFeatureSet %s/%s: %w", p.opt.Namespace, set.name, err)
 	}
+	p.keepInline(set.name, now)
+	p.opt.Observe(Event{Notice: fmt.Sprintf("cannot create NodeFeatureSet %s; publishing its feature in the NodeFeature: %v", set.name, err)})
+	return false, nil
+}
+
+// keepInline publishes a feature in the NodeFeature for some time.
+func (p *Publisher) keepInline(set string, now time.Time) {
 	if p.shared.inline == nil {
 		p.shared.inline = map[string]time.Time{}
 	}
-	p.shared.inline[set.name] = now.Add(p.jittered(inlineInterval))
-	p.opt.Observe(Event{Notice: fmt.Sprintf("cannot create NodeFeatureSet %s; publishing its feature in the NodeFeature: %v", set.name, err)})
-	return false, nil
+	p.shared.inline[set] = now.Add(p.jittered(inlineInterval))
 }
 
 func (p *Publisher) createSet(ctx context.Context, id Identity, set sharedSet) error {

@@ -59,6 +59,9 @@ const (
 	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
 	// PrunedFeatureSets in that annotation means that the API server dropped spec.featureSets: the worker reads its NodeFeature again.
 	PrunedFeatureSets = "*"
+	// InlineFeatureSet before the name of a NodeFeatureSet in that annotation means that its name was taken by wrong content again and
+	// again: the worker publishes the feature in its NodeFeature.
+	InlineFeatureSet = "!"
 	// FeatureSetsAnnotation on a NodeFeature is the number of NodeFeatureSets that its worker named in spec.featureSets. A
 	// CustomResourceDefinition without that field drops the names, but not the annotation.
 	FeatureSetsAnnotation = GroupName + "/feature-sets"
