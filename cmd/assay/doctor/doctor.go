@@ -64,7 +64,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Findin
 		return e.found, nil // other checks would only report consequences
 	}
 	for _, check := range []func(context.Context) error{
-		e.parts, e.controller, e.workers, e.webhook, e.rules, e.notReady, e.requests, e.policies, e.schedulers,
+		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.notReady, e.requests, e.policies, e.schedulers,
 	} {
 		if err := check(ctx); err != nil {
 			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
