@@ -192,6 +192,14 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 		}, "this token names none"},
 		{"third party at home", func() error { return third.create(ctx, ours+"-third", "vendor", "policy-n2", "policy-n2") }, ""},
 		{"third party in ours", func() error { return third.create(ctx, ours, "vendor", "policy-n2", "policy-n2") }, ""},
+		{"the manager annotates", func() error { return patch(manager, "policy-n2", `{"metadata":{"annotations":{"a":"b"}}}`) }, ""},
+		{"the manager lies", func() error {
+			return patch(manager, "policy-n2", `{"spec":{"features":{"attributes":{"system.name":{"elements":{"nodename":"x"}}}}}}`)
+		}, "changes neither their features nor their labels"},
+		{"the manager moves an object", func() error {
+			return patch(manager, "policy-n2", `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":"policy-n1"}}}`)
+		}, "changes neither their features nor their labels"},
+		{"the manager publishes", func() error { return manager.create(ctx, ours, "policy-n4", "policy-n4", "policy-n4") }, "changes neither their features nor their labels"},
 		{"the manager cleans up", func() error { return manager.client.Namespace(ours).Delete(ctx, "policy-n2", metav1.DeleteOptions{}) }, ""},
 		{"deletes its own", func() error { return worker.client.Namespace(ours).Delete(ctx, "policy-n1", metav1.DeleteOptions{}) }, ""},
 	}
