@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -72,20 +75,38 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", plural(len(first.Nodes), "node"), first.Where)
 	if f.open {
-		if err := openBrowser(cmd.Context(), url); err != nil {
+		page, err := redirectPage(url)
+		if err == nil {
+			defer func() { _ = os.RemoveAll(filepath.Dir(page)) }()
+			err = openBrowser(cmd.Context(), page)
+		}
+		if err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: cannot open a browser: %v\n", err)
 		}
 	}
 	return server.Serve(cmd.Context(), listener)
 }
 
-// openBrowser opens an address in the default browser.
-func openBrowser(ctx context.Context, url string) error {
+// redirectPage writes a file in a new directory, which only the user can read, that redirects to an address. The address contains a token,
+// and all users can read the command lines of a machine.
+func redirectPage(url string) (string, error) {
+	dir, err := os.MkdirTemp("", "assay-ui-")
+	if err != nil {
+		return "", err
+	}
+	page := filepath.Join(dir, "open.html")
+	text := `<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer"><meta http-equiv="refresh" content="0; url=` +
+		html.EscapeString(url) + `"><title>Assay</title>`
+	return page, os.WriteFile(page, []byte(text), 0o600)
+}
+
+// openBrowser opens a file in the default browser.
+func openBrowser(ctx context.Context, file string) error {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	}
-	return exec.CommandContext(ctx, program, url).Start()
+	return exec.CommandContext(ctx, program, file).Start()
 }
 
 // snapshot reads the data for the pages.

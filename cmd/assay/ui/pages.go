@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"embed"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
@@ -168,6 +169,12 @@ func (s *Server) playground(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil || len(r.PostForm.Get("text")) > maxRule {
 		s.show(w, r, http.StatusRequestEntityTooLarge, "error", "Too large", &errorPage{
 			"The text is larger than 1 MiB, which no API server accepts. Split it into several objects.", "playground", "Playground",
+		})
+		return
+	}
+	if strings.Count(r.PostForm.Get("text"), "\n") >= maxLines {
+		s.show(w, r, http.StatusRequestEntityTooLarge, "error", "Too large", &errorPage{
+			fmt.Sprintf("The text has more than %d lines. Split it into several objects.", maxLines), "playground", "Playground",
 		})
 		return
 	}

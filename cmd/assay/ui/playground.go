@@ -13,6 +13,10 @@ import (
 // maxRule is the maximum size in bytes of the text in the playground, about the size limit of the API server.
 const maxRule = 1 << 20
 
+// maxLines is the maximum number of lines of that text. Each is an element of the page: a megabyte of line feeds made a page 17 times its
+// size.
+const maxLines = 20_000
+
 // sample is the initial rule in the playground.
 const sample = `apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule

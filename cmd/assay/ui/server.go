@@ -21,6 +21,9 @@ const DefaultAddress = "127.0.0.1:0"
 const (
 	// headerTimeout is the maximum time to read the headers of a request, bodyTimeout the maximum time to read the whole request.
 	headerTimeout, bodyTimeout = 10 * time.Second, time.Minute
+	// answerTimeout is the maximum time from the headers of a request to the end of its answer: a client that does not read it takes no
+	// memory for longer.
+	answerTimeout = 2 * time.Minute
 	// stopTimeout is the maximum time to finish requests after the command is interrupted.
 	stopTimeout = 2 * time.Second
 )
@@ -80,7 +83,7 @@ func (s *Server) URL(l net.Listener) string {
 // Serve serves the pages until the context ends. It closes the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
-		Handler: s.Handler(ctx), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout,
+		Handler: s.Handler(ctx), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	done := make(chan error, 1)

@@ -251,6 +251,7 @@ func TestPlaygroundReviewsAndEvaluates(t *testing.T) {
 	want(t, try("}{", "a"), "error")
 	want(t, s.get(t, "playground?rule=vendor&node=b", http.StatusOK), "example.com/intel", "NO MATCH")
 	big := s.post(t, "playground", url.Values{"text": {strings.Repeat("#", 2<<20)}}, http.StatusRequestEntityTooLarge)
+	s.post(t, "playground", url.Values{"text": {strings.Repeat("\n", 1<<20)}}, http.StatusRequestEntityTooLarge)
 	want(t, big, "larger than 1 MiB")
 }
 
