@@ -30,7 +30,7 @@ func newCapture() *cobra.Command {
 		Long: `Write the features of a node to a file, without serial numbers and addresses, for a test of rules or a bug report.
 
 It replaces values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
-tokens, values that look like a MAC or IP address or a UUID, and the name of the node.`,
+tokens, and in all values and names MAC and IP addresses, UUIDs and the name of the node.`,
 		Example: `  assay capture gpu-1 > tests/a100/facts.yaml
   assay capture --local --name laptop`,
 		Args: cobra.MaximumNArgs(1),
@@ -124,19 +124,68 @@ func (c *cleaner) value(key, value string) string {
 		c.replaced++
 		return replacement
 	}
-	return value
+	return c.text(value)
+}
+
+// Parts of values and names that identify a machine.
+var (
+	macPart  = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}\b`)
+	uuidPart = regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	ipv4Part = regexp.MustCompile(`(^|[^0-9A-Za-z.-])[0-9]{1,3}(?:[.][0-9]{1,3}){3}($|[^0-9A-Za-z.-])`) // not a version with a suffix
+	// word is what may be an IPv6 address, with or without a port.
+	word = regexp.MustCompile(`[^\s,;=()/@"']+`)
+)
+
+// minNamePart is the minimum length of the name of a node that is replaced inside of values: shorter ones are parts of other words.
+const minNamePart = 4
+
+// text replaces the parts of a value or a name that identify a machine.
+func (c *cleaner) text(s string) string {
+	out := uuidPart.ReplaceAllString(macPart.ReplaceAllString(s, replacement), replacement)
+	out = word.ReplaceAllStringFunc(out, func(w string) string {
+		_, address := netip.ParseAddr(strings.Trim(w, "[]"))
+		_, port := netip.ParseAddrPort(w)
+		if address == nil || port == nil {
+			return replacement
+		}
+		return w
+	})
+	for range 2 { // two addresses can share the character between them
+		out = ipv4Part.ReplaceAllString(out, "${1}"+replacement+"${2}")
+	}
+	for _, name := range []string{c.node, strings.SplitN(c.node, ".", 2)[0]} {
+		if len(name) < minNamePart {
+			continue
+		}
+		part := regexp.MustCompile(`(^|[^0-9A-Za-z-])` + regexp.QuoteMeta(name) + `($|[^0-9A-Za-z-])`)
+		for range 2 { // two names can share the character between them
+			out = part.ReplaceAllString(out, "${1}"+strings.ReplaceAll(c.as, "$", "$$")+"${2}")
+		}
+	}
+	if out != s {
+		c.replaced++
+	}
+	return out
 }
 
 func (c *cleaner) values(m map[string]string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
-		out[k] = c.value(k, v)
+		out[c.text(k)] = c.value(k, v)
 	}
 	return out
 }
 
 func (c *cleaner) features(in *nfdv1alpha1.Features) nfdv1alpha1.Features {
 	out := *in
+	out.Flags = map[string]nfdv1alpha1.FlagFeatureSet{}
+	for name, set := range in.Flags {
+		clean := make(map[string]nfdv1alpha1.Nil, len(set.Elements))
+		for flag := range set.Elements {
+			clean[c.text(flag)] = nfdv1alpha1.Nil{}
+		}
+		out.Flags[name] = nfdv1alpha1.FlagFeatureSet{Elements: clean}
+	}
 	out.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{}
 	for name, set := range in.Attributes {
 		if name == kernelOptions {
