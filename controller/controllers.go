@@ -192,7 +192,9 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	}
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
 	// The manager waits for existing informers before it starts controllers, and NodeFeatures depend on Nodes.
-	nodes := inputs.New(c.Inputs(mgr.GetAPIReader()))
+	options := c.Inputs(mgr.GetAPIReader())
+	options.Sets = sets
+	nodes := inputs.New(options)
 	nodes.OnChange(func(change inputs.Change) {
 		if change.Input {
 			offer(nodesChanged, "all")

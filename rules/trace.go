@@ -99,6 +99,39 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 	return t
 }
 
+// Absence is a rule that may write a key, and does not write it on a node.
+type Absence struct {
+	Ref
+	// Feature is the first feature of the rule whose term does not hold, or that it reads and the node does not have; empty: none.
+	Feature string
+}
+
+// Absences returns the rules whose source shows that they may write a key, in evaluation order, for a node on which they do not.
+func (p *Program) Absences(in Input, kind keys.Kind, key string) []Absence {
+	var out []Absence
+	for i, t := range p.Trace(in) {
+		r := p.rules[i]
+		if t.Skipped != "" || !r.names(kind, key) && !r.open(kind) {
+			continue
+		}
+		a := Absence{Ref: t.Ref}
+		for _, terms := range append([][]TermTrace{t.MatchFeatures}, t.MatchAny...) {
+			for _, term := range terms {
+				if !term.Held && !t.Matched && a.Feature == "" {
+					a.Feature = term.Feature
+				}
+			}
+		}
+		for _, name := range r.reads {
+			if a.Feature == "" && (in.Facts.Feature(name) == nil || len(r.reads) == 1) {
+				a.Feature = name
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
 // follow adds the outputs of a rule, without evaluating it.
 func (e *evaluation) follow(r *rule, res *result) {
 	e.show(r, res)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,12 +10,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 )
@@ -177,4 +180,68 @@ func TestNodesKeepTheirOwnValuesOverRestarts(t *testing.T) {
 		}
 		t.Error(fault)
 	}
+}
+
+// TestAKernelUpgradeOfAllNodesIsNotHeld changes the kernel of 300 nodes within a minute, as a rolling upgrade does: a label that gets another
+// value is not lost, and the nodes become ready. The budget of removals once kept the old value on most of them for five minutes.
+func TestAKernelUpgradeOfAllNodesIsNotHeld(t *testing.T) {
+	const nodes = 300
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	testkit.Create(t, k, &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "kernel"}, Spec: nfdv1alpha1.NodeFeatureRuleSpec{
+		Rules: []nfdv1alpha1.Rule{{Name: "kernel", Labels: map[string]string{"vendor.io/kernel": "@kernel.version.full"}, MatchFeatures: exists("kernel.version", "full")}},
+	}})
+	published := make([]*nfdv1alpha1.NodeFeature, nodes)
+	booted := func(i int, boot, kernel string) {
+		node := &corev1.Node{}
+		if err := k.Get(t.Context(), client.ObjectKey{Name: nodeOf(i)}, node); err != nil {
+			t.Fatal(err)
+		}
+		before := node.DeepCopy()
+		node.Status.NodeInfo.BootID = boot
+		if err := k.Status().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		published[i].Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{
+			"kernel.version": {Elements: map[string]string{"full": kernel}},
+			"system.boot":    {Elements: map[string]string{"id": boot}},
+		}
+	}
+	for i := range nodes {
+		testkit.Node(t, k, nodeOf(i))
+		published[i] = feature(namespace, nodeOf(i), nodeOf(i))
+		booted(i, "boot-1", "6.1")
+		testkit.Create(t, k, published[i])
+	}
+	startController(t, c, namespace)
+	are := func(kernel string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var list corev1.NodeList
+			if err := k.List(ctx, &list); err != nil {
+				return err
+			}
+			for i := range list.Items {
+				n := &list.Items[i]
+				ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type == assayv1alpha1.FeaturesReadyCondition && c.Status == corev1.ConditionTrue
+				})
+				if got := n.Labels["vendor.io/kernel"]; got != kernel || !ready {
+					return fmt.Errorf("%s: the label is %q, want %q, and the features are ready: %t", n.Name, got, kernel, ready)
+				}
+			}
+			return nil
+		}
+	}
+	testkit.Eventually(t, "labels of the first kernel", are("6.1"))
+	start := time.Now()
+	for i := range nodes {
+		booted(i, "boot-2", "6.12")
+		if err := k.Update(t.Context(), published[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := time.Now()
+	testkit.Eventually(t, "labels of the second kernel", are("6.12"))
+	t.Logf("%d nodes changed within %s; all had their labels and were ready %s later", nodes, changed.Sub(start).Round(time.Second), time.Since(changed).Round(time.Millisecond))
 }

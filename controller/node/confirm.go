@@ -20,7 +20,7 @@ import (
 const ConfirmAnnotation = assayv1alpha1.GroupName + "/confirm-removals"
 
 // confirmEvery is how often the annotation is read while removals are held.
-const confirmEvery = 2 * time.Second
+const confirmEvery = 30 * time.Second
 
 // confirmations releases removals that an administrator has confirmed. It implements manager.Runnable and runs on the leader.
 type confirmations struct {

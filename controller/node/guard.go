@@ -96,13 +96,14 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 	}), 0
 }
 
-// budget holds removals that no change of the responsible rules explains when too many nodes are affected.
+// budget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another value is
+// no loss: a rolling upgrade of the kernel changes values on all nodes.
 func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step
 	var names []string
 	unknown := false
 	for _, s := range p.Steps {
-		if !s.Takes() || r.switchedOff(s) {
+		if s.Op != plan.Remove || s.Mark || r.switchedOff(s) {
 			continue
 		}
 		if cause := j.why(s); cause != provenance.Rules {

@@ -14,7 +14,7 @@ import (
 // node: the product of the two would overload Prometheus.
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
-	failedOpen                        prometheus.Counter
+	failedOpen, inconsistent          prometheus.Counter
 	waiting                           prometheus.Gauge
 	errors                            prometheus.Counter
 	labels, resources, taints         prometheus.Counter
@@ -45,11 +45,12 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(1e-6, 10, 6), // 100 rules take 0.15 ms on a node, costly ones up to 10 ms
 		}),
 	}
+	m.inconsistent = counter("assay_inconsistent_facts_total", "Plans that were dropped because the features in memory gave another result than those of the API server.")
 	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_removals_waiting_nodes", Help: "Nodes whose removals are held back by the budget.",
 	})
 	for _, c := range []prometheus.Collector{
-		m.waiting, m.failedOpen,
+		m.waiting, m.failedOpen, m.inconsistent,
 		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
 	} {
 		ctrlmetrics.Registry.MustRegister(c)

@@ -2,7 +2,11 @@ package node
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -170,8 +174,26 @@ func attributes(feature string, elements M) map[string]facts.Feature {
 // publish creates or replaces a NodeFeature.
 func (w *passes) publish(f *nodefeature.NodeFeature) {
 	w.Helper()
+	w.publishAs(f, f)
+}
+
+// publishAs is like publish, for a cache that holds other features than the API server.
+func (w *passes) publishAs(f, cached *nodefeature.NodeFeature) {
+	w.Helper()
 	w.store(f.Name)
-	w.cache.Put(f)
+	spec := apiserver.Object{}
+	data, err := json.Marshal(map[string]any{"features": f.Spec.Features, "labels": f.Spec.Labels})
+	if err = errors.Join(err, json.Unmarshal(data, &spec)); err != nil {
+		w.Fatal(err)
+	}
+	object := maps.Clone(w.server.Get("nodefeatures", f.Namespace, f.Name))
+	metadata := maps.Clone(object["metadata"].(apiserver.Object))
+	metadata["annotations"] = apiserver.Object{"revision": strconv.FormatInt(w.server.Revision(), 10)} // each call writes another version
+	object["metadata"], object["spec"] = metadata, spec
+	w.do(http.MethodPut, featuresPath+"/"+f.Name, object)
+	stored := w.server.Get("nodefeatures", f.Namespace, f.Name)["metadata"].(apiserver.Object)
+	cached.ResourceVersion = stored["resourceVersion"].(string)
+	w.cache.Put(cached)
 }
 
 // store creates a NodeFeature that the cache does not get, unless it exists.
@@ -231,12 +253,17 @@ func (w *passes) pass() time.Duration {
 }
 
 func (w *passes) try() (time.Duration, error) {
+	w.Helper()
+	result, err := w.reconcile(w.Context())
+	return result.RequeueAfter, err
+}
+
+func (w *passes) reconcile(ctx context.Context) (ctrl.Result, error) {
 	var node corev1.Node
 	if err := w.Get(w.Context(), client.ObjectKey{Name: "n"}, &node); err == nil {
 		w.cache.Put(&node)
 	}
-	result, err := w.r.Reconcile(w.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
-	return result.RequeueAfter, err
+	return w.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "n"}})
 }
 
 // informers has an informer of all Nodes of an API server.

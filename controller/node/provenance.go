@@ -268,17 +268,28 @@ func (j *judge) explain(steps []plan.Step) string {
 	return strings.Join(out, ", ")
 }
 
-// logRemovals logs the keys that a plan removes or changes, and why.
-func (j *judge) logRemovals(ctx context.Context, node *corev1.Node, p *plan.Plan) {
-	byCause := map[provenance.Cause][]plan.Step{}
+// causes returns why a plan removes or changes keys, by the name of the step.
+func (j *judge) causes(p *plan.Plan) map[string]provenance.Cause {
+	out := map[string]provenance.Cause{}
 	for _, s := range p.Steps {
 		if s.Takes() && !j.r.switchedOff(s) {
-			byCause[j.why(s)] = append(byCause[j.why(s)], s)
+			out[name(s)] = j.why(s)
+		}
+	}
+	return out
+}
+
+// logRemovals logs the keys that a plan removes or changes, and why.
+func (j *judge) logRemovals(ctx context.Context, p *plan.Plan, causes map[string]provenance.Cause) {
+	byCause := map[provenance.Cause][]plan.Step{}
+	for _, s := range p.Steps {
+		if cause, ok := causes[name(s)]; ok {
+			byCause[cause] = append(byCause[cause], s)
 		}
 	}
 	for _, cause := range []provenance.Cause{provenance.Rules, provenance.Facts, provenance.Unknown} {
 		if steps := byCause[cause]; len(steps) > 0 {
-			logf.FromContext(ctx).Info("Removing or changing keys", "node", node.Name, "cause", cause.String(), "keys", j.explain(steps))
+			logf.FromContext(ctx).Info("Removing or changing keys", "node", j.node.Name, "cause", cause.String(), "keys", j.explain(steps))
 		}
 	}
 }

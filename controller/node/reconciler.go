@@ -109,7 +109,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p, wait := r.guard(ctx, wish, j)
 	again := sooner(sooner(state.Held, wait), due)
 	if !r.dryRun {
-		wait, err = r.carryOut(ctx, wish, p, j)
+		wait, err = r.carryOut(ctx, linked.Program, wish, p, j)
 		again = sooner(again, wait)
 	}
 	r.report(ctx, &node, known, outcome, wish)
@@ -118,15 +118,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // carryOut writes a plan and its provenance: the keys that objects give are recorded before the Node is written, the keys that it
 // has afterwards. It returns when to reconcile the node again; 0: not because of this.
-func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge) (time.Duration, error) {
+func (r *Reconciler) carryOut(ctx context.Context, program *rules.Program, wish, p *plan.Plan, j *judge) (time.Duration, error) {
 	node := j.node
-	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Takes() && !r.switchedOff(s) && !j.gave(s) && !j.explained(s) }) {
-		// What gave the key is unknown to this process, and its cache could have been filled from a truncated list.
-		if err := r.inputs.Confirm(ctx, j.state); err != nil {
-			return 0, err
-		}
+	if err := r.prove(ctx, program, p, j); err != nil {
+		return 0, err
 	}
-	j.logRemovals(ctx, node, p)
+	causes := j.causes(p) // before the pass changes what the node remembers
+	j.logRemovals(ctx, p, causes)
 	err := r.book.Cover(ctx, node.Name, j.cover(p))
 	unmet := r.unmet(j, p)
 	all, late, again := r.open(node, r.withReady(j, wish, unmet.in(p), unmet.condition()))
@@ -139,6 +137,7 @@ func (r *Reconciler) carryOut(ctx context.Context, wish, p *plan.Plan, j *judge)
 	if err == nil {
 		r.reportUnmet(node, unmet)
 		r.reportLoss(all, j)
+		r.reportLost(program, p, j, causes)
 	}
 	if late && err == nil {
 		r.failedOpen(node)

@@ -19,6 +19,7 @@ type alert struct{ Alert, Expr, For string }
 // states are the series of Prometheus in the state that an alert names, and in similar ones that need no action. Each line is a series in
 // the notation of promtool's unit tests, with a value per minute: first value, change per minute, number of minutes.
 var states = map[string]struct{ fires, silent []string }{
+	"AssayInconsistentFacts":    {[]string{`assay_inconsistent_facts_total 0+1x120`}, []string{`assay_inconsistent_facts_total 1+0x120`}},
 	"AssayRemovalsHeld":         {[]string{`assay_removals_held_total 0+1x120`}, []string{`assay_removals_held_total 5+0x120`}},
 	"AssayStartupTaintTimeout":  {[]string{`assay_startup_taint_timeouts_total 0+1x120`}, []string{`assay_startup_taint_timeouts_total 3+0x120`}},
 	"AssayNodeUpdatesFail":      {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},

@@ -62,7 +62,7 @@ type loss struct {
 	counted bool
 }
 
-// lostKey is a key that a change of a Node removes or changes.
+// lostKey is a key that a change of a Node removes.
 type lostKey struct {
 	key, value string
 	was        given
@@ -70,7 +70,7 @@ type lostKey struct {
 
 // budget checks removals: not too many nodes may lose keys at once that no rule explains, unless one of the node's removals has been due
 // for the hold time. A node that has lost keys in the window may lose more: the controller does not always know that a rule explains a
-// removal, and counts its node then. It also counts a node on which it corrects another client's value.
+// removal, and counts its node then.
 func (c *checker) budget(change apiserver.Change, name string, lost, corrected []lostKey) {
 	nodes := c.lost[change.By]
 	if nodes == nil {

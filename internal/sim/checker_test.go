@@ -164,6 +164,7 @@ func (c *checker) change(change apiserver.Change) {
 			c.w.violate("%s: %s is removed, and the record did not hold it", name, k)
 		case had && recordBefore[k] && c.taken(change, name, k, old, has):
 			c.w.violate("%s: %s=%s is taken away without evidence", name, k, old)
+		case has: // another value is not a loss
 		case had && recordBefore[k] && wasOurs:
 			lost = append(lost, lostKey{k, old, was})
 		case had && recordBefore[k]:

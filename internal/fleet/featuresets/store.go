@@ -144,6 +144,20 @@ func (s *Store) Content(name string) (Content, bool) {
 	return Content{}, false
 }
 
+// Features returns a copy of the features of a set, or nil if they are not in memory.
+func (s *Store) Features(name string) *nfdv1alpha1.Features {
+	s.mu.Lock()
+	var f *facts.Facts
+	if h := s.sets[name]; h != nil {
+		f = h.facts
+	}
+	s.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f.Features() // does not need the lock: facts are immutable
+}
+
 // tell puts an element into a channel that holds at most one.
 func tell(c chan<- struct{}) {
 	select {

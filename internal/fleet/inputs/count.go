@@ -25,6 +25,9 @@ func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature
 	if err != nil {
 		return nil, nil, err
 	}
+	for i, f := range all {
+		all[i] = n.replaced(f)
+	}
 	out, unusable, err := gather.Select(n.opt.Policy, gather.Stored(node), n.namespaces(ctx), all)
 	for _, f := range unusable {
 		left = append(left, LeftOut{f, f.Spec.Features.Err})

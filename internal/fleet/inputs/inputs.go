@@ -34,6 +34,8 @@ type Options struct {
 	// Live reads from the API server, not the cache, before an object that is missing in the cache counts as deleted; nil: it
 	// counts as deleted immediately.
 	Live client.Reader
+	// Sets are the feature sets in memory, which Prove reads instead of the API server's if they are what their names say; nil: none.
+	Sets *featuresets.Store
 	// Clock measures Grace; nil: the real one.
 	Clock clock.Clock
 }
@@ -48,8 +50,9 @@ type Nodes struct {
 
 	mu      sync.Mutex
 	nodes   map[string]*memory
-	due     map[string]time.Time     // nodes to process again, and when; the zero time means immediately
-	failing map[string]time.Duration // nodes whose state could not be determined, and the delay of the last retry
+	due     map[string]time.Time        // nodes to process again, and when; the zero time means immediately
+	failing map[string]time.Duration    // nodes whose state could not be determined, and the delay of the last retry
+	proven  map[client.ObjectKey]proven // see Replace
 
 	startTurn turn.Lock                     // held while others are listed
 	others    map[string][]client.ObjectKey // see othersAtStart; nil: they were not listed yet
@@ -103,7 +106,7 @@ func New(opt Options) *Nodes {
 		opt.Clock = clock.RealClock{}
 	}
 	return &Nodes{
-		opt: opt, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]time.Duration{},
+		opt: opt, proven: map[client.ObjectKey]proven{}, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]time.Duration{},
 		startTurn: turn.New(), wake: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 }
