@@ -31,7 +31,7 @@ func TestTheTaintOfLostFeatures(t *testing.T) {
 	}
 	w.publish(link("up"))
 	w.rule("r", nfdv1alpha1.Rule{Taints: []corev1.Taint{{Key: prefix + "t", Effect: corev1.TaintEffectNoSchedule}}})
-	lost := loss.Loss{Object: "NodeFeatureRequest ml/link", Value: "ml.link", Grace: time.Minute, Pod: "ml/p", Lacks: "test.attr"}
+	lost := loss.Loss{Object: "NodeFeatureRequest ml/link", Value: "ml.link", Grace: time.Minute, Pod: "ml/p", Lacks: "test.attr", Had: true}
 	tracker.Set("n", []loss.Loss{lost})
 	w.pass()
 	if value() != "" {
@@ -70,7 +70,7 @@ func TestTheTaintOfLostFeatures(t *testing.T) {
 	if value() != "ml.link" {
 		t.Error("a restart removes the taint")
 	}
-	second := loss.Loss{Object: "NodeFeatureRequest ml/other", Value: "ml.other", Pod: "ml/q", Lacks: "test.attr"}
+	second := loss.Loss{Object: "NodeFeatureRequest ml/other", Value: "ml.other", Pod: "ml/q", Lacks: "test.attr", Had: true}
 	tracker.Set("n", []loss.Loss{lost, second})
 	tracker.SetSynced()
 	w.pass()
