@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,16 +40,19 @@ func TestSlowSourceIsTakenWhenItReturns(t *testing.T) {
 // TestEventDuringASlowRunIsNotLost: a device arrives while its source is waiting for another one.
 func TestEventDuringASlowRunIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		value, wait := "before", 5*time.Second
+		var value atomic.Value
+		value.Store("before")
 		src := &fake{name: "a", find: func(context.Context) (Result, error) {
 			r := NewResult()
-			r.Labels["l"] = value
-			time.Sleep(wait)
+			r.Labels["l"] = value.Load().(string)
+			if r.Labels["l"] == "before" {
+				time.Sleep(5 * time.Second)
+			}
 			return r, nil
 		}}
 		r := NewRunner(host.Host{}, []Source{src}, Everything)
 		r.Run(t.Context())
-		value, wait = "after", 0
+		value.Store("after")
 		if report := r.Run(t.Context(), "a"); len(report.Problems) != 1 || !errors.Is(report.Problems[0].Err, errBusy) {
 			t.Errorf("problems %v, want one", report.Problems)
 		}
