@@ -43,7 +43,7 @@ k3s, rke2 the cluster's scheduler where it is part of one program
 talos     the cluster's scheduler, as a machine configuration patch
 
 On managed control planes the scheduler's configuration cannot be changed: run a second scheduler, or let admission translate
-requirements into node affinity where it can.`,
+requirements into node selectors where it can.`,
 		Example: `  assay scheduler-config --for second
   assay scheduler-config --for kubeadm --ignorable=false`,
 		Args: cobra.NoArgs,

@@ -37,7 +37,8 @@ profiles:
 `
 
 // TestTheDeschedulerMovesPodsOffANodeThatLostAFeature runs the real descheduler, which $ASSAY_DESCHEDULER names: make test-descheduler
-// builds it. Pods require a label that a rule writes, and a PodDisruptionBudget lets one of them go at a time.
+// builds it. Pods require a label that a rule writes by node affinity, and a PodDisruptionBudget lets one of them go at a time. Pods
+// that have the label only in their node selector stay, as the documentation says.
 func TestTheDeschedulerMovesPodsOffANodeThatLostAFeature(t *testing.T) {
 	descheduler := os.Getenv("ASSAY_DESCHEDULER")
 	if descheduler == "" {
@@ -56,8 +57,16 @@ func TestTheDeschedulerMovesPodsOffANodeThatLostAFeature(t *testing.T) {
 		in.create(t, nodeFeature(node, flags...))
 	}
 	in.labeled(t, "n1", true)
-	app := in.app(t)
+	app := in.app(t, "affinity", func(p *corev1.PodSpec) {
+		p.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: avxLabel, Operator: corev1.NodeSelectorOpExists}},
+			}}},
+		}}
+	})
+	selector := in.app(t, "selector", func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{avxLabel: "true"} })
 	before := in.runsOn(t, app, "n1", "n1")
+	in.runsOn(t, selector, "n1", "n1")
 
 	// n1 loses the feature, n2 gets it. The scheduler does not move running pods.
 	in.publishes(t, "n2", "AVX")
@@ -79,6 +88,7 @@ func TestTheDeschedulerMovesPodsOffANodeThatLostAFeature(t *testing.T) {
 	in.runsOn(t, app, "n1", "n2")
 	in.deschedule(t, descheduler)
 	in.runsOn(t, app, "n2", "n2")
+	in.runsOn(t, selector, "n1", "n1")
 }
 
 // avxRule labels nodes that have AVX.
@@ -94,15 +104,11 @@ func avxRule() *nfdv1alpha1.NodeFeatureRule {
 }
 
 // app creates two pods that require the label, and a PodDisruptionBudget that keeps one of them.
-func (in *installation) app(t *testing.T) *appsv1.ReplicaSet {
+func (in *installation) app(t *testing.T, name string, requires func(*corev1.PodSpec)) *appsv1.ReplicaSet {
 	t.Helper()
-	pod := newPod("default", "app", "")
+	pod := newPod("default", name, "")
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0) // no kubelet confirms the end of a pod
-	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: avxLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{"true"}}},
-		}}},
-	}}
+	requires(&pod.Spec)
 	app := workload("ReplicaSet", pod).(*appsv1.ReplicaSet)
 	app.Spec.Replicas = ptr.To[int32](2)
 	in.create(t, app)
