@@ -26,7 +26,10 @@ const (
 var limits = yamltree.Options{Bytes: MaxText, Nodes: MaxNodes, Depth: MaxNesting, Documents: MaxDocuments}
 
 // Parse parses all documents of a file. It always returns a File; errors are in its Problems.
-func Parse(name string, data []byte) *File {
+func Parse(name string, data []byte) *File { return ParseWithin(name, data, limits) }
+
+// ParseWithin is like Parse, with limits of the caller's choice.
+func ParseWithin(name string, data []byte, limits yamltree.Options) *File {
 	f := &File{Name: name, text: *yamltree.Parse(data, limits)}
 	for _, p := range f.text.Problems {
 		f.Problems = append(f.Problems, Problem{Position: p.Position, Severity: Error, Code: p.Code, Message: p.Message})

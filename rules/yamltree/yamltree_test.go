@@ -119,12 +119,13 @@ func TestOneBrokenDocumentHidesNoOther(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	limits := yamltree.Options{Bytes: 1000, Nodes: 20, Depth: 4, Documents: 2}
+	limits := yamltree.Options{Bytes: 1000, Nodes: 20, Depth: 4, Brackets: 5, Documents: 2}
 	for name, tc := range map[string]struct{ text, want string }{
 		"Fits":      {"a: [b, c]\n---\nd: e\n", ""},
 		"Bytes":     {"#" + strings.Repeat(" ", 1000), "f:1:1: too many bytes: 1001, at most 1000 are allowed"},
 		"Nodes":     {"a: &a [1, 2, 3, 4]\nb: &b [*a, *a]\nc: [*b, *b]\n", "f:3:5: too many YAML nodes: at most 20 are allowed, with aliases expanded"},
 		"Depth":     {"a:\n- [[[b]]]\n", "f:2:5: too many levels of YAML: at most 4 are allowed"},
+		"Brackets":  {"a: [b]\nb: [[{[[[\n", "f:2:1: too many brackets that are not closed: at most 5 are allowed"},
 		"Documents": {"a: b\n---\nc: d\n---\ne: f\n", "f:4:1: the file contains more than 2 documents; the others are ignored"},
 	} {
 		t.Run(name, func(t *testing.T) {

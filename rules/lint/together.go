@@ -1,0 +1,94 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/warning"
+)
+
+// Together returns the warnings about rules that must all match the same node, and cannot: two of their terms contradict each other.
+// path is the path of the list of rules. It compares elements that a node has at most once, so not those of instances, and only of
+// features that Assay's sources publish.
+func Together(path *field.Path, list []nfdv1alpha1.Rule) []warning.Warning {
+	l := &linter{spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
+	before := map[string]*joint{}
+	for i := range list {
+		for j := range list[i].MatchFeatures {
+			t := &list[i].MatchFeatures[j]
+			name := strings.ToLower(t.Feature)
+			if f, known := catalog[name]; !known || f.instances || t.MatchExpressions == nil {
+				continue
+			}
+			for _, key := range facts.SortedKeys(*t.MatchExpressions) {
+				e := (*t.MatchExpressions)[key]
+				if e == nil {
+					continue
+				}
+				element := name + "/" + key
+				if before[element] == nil {
+					before[element] = &joint{}
+				}
+				if why := before[element].add(e); why != "" {
+					at := place{rule: path.Index(i), alternative: -1, term: j, expression: true, key: key}
+					l.warn(at.path(), warning.Suspicious, "no node can match: another rule that must match too %s", why)
+				}
+			}
+		}
+	}
+	return l.out
+}
+
+// joint is what the expressions on one element require together.
+type joint struct {
+	exists, missing, isTrue, isFalse bool
+	in, notIn                        []string
+	hasIn                            bool
+}
+
+// add adds an expression, and describes the earlier one that contradicts it, or returns "".
+func (j *joint) add(e *nfdv1alpha1.MatchExpression) string {
+	switch e.Op {
+	case nfdv1alpha1.MatchDoesNotExist:
+		j.missing = true
+		if j.exists {
+			return "requires the element"
+		}
+		return ""
+	case nfdv1alpha1.MatchNotIn: // says nothing about an element that does not exist
+		j.notIn = append(j.notIn, e.Value...)
+		return j.values("requires one of these values")
+	}
+	j.exists = true
+	if j.missing {
+		return "requires that the element does not exist"
+	}
+	switch e.Op {
+	case nfdv1alpha1.MatchIsTrue:
+		j.isTrue = true
+	case nfdv1alpha1.MatchIsFalse:
+		j.isFalse = true
+	case nfdv1alpha1.MatchIn:
+		if j.hasIn {
+			j.in = slices.DeleteFunc(j.in, func(v string) bool { return !slices.Contains(e.Value, v) })
+		} else {
+			j.in, j.hasIn = slices.Clone(e.Value), true
+		}
+	}
+	if j.isTrue && j.isFalse {
+		return "requires the opposite"
+	}
+	return j.values("requires other values")
+}
+
+// values returns why if no value is left.
+func (j *joint) values(why string) string {
+	if j.hasIn && !slices.ContainsFunc(j.in, func(v string) bool { return !slices.Contains(j.notIn, v) }) {
+		return why
+	}
+	return ""
+}
