@@ -11,6 +11,15 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
+// topology is the CustomResourceDefinition of NodeResourceTopology. It belongs to the scheduler plug-in that reads the objects, so it is
+// only installed on request, and never over that of another owner.
+//
+//go:embed topology/topology.node.k8s.io_noderesourcetopologies.yaml
+var topology []byte
+
+// Topology returns the YAML of the CRD of NodeResourceTopology, which All does not contain.
+func Topology() []byte { return topology }
+
 // All returns the YAML of all CRDs by file name.
 func All() map[string][]byte {
 	out := map[string][]byte{}
