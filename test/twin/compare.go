@@ -52,7 +52,7 @@ func (w *world) cut() (out window, err error) {
 	out.namespaces, errs[1] = w.nsStore.cut()
 	out.rules, errs[2] = w.ruleStore.cut()
 	out.nodes, errs[3] = w.nodeStore.cut()
-	_, errs[4] = w.setStore.cut()
+	out.sets, errs[4] = w.setStore.cut()
 	return out, errors.Join(errs[:]...)
 }
 
@@ -221,7 +221,11 @@ func (w *world) matches(s state, rule *nfdv1alpha1.NodeFeatureRule) (nodes [][]s
 	p := rules.Link(rules.Options{}, sets...)
 	nodes = make([][]string, len(rule.Spec.Rules))
 	for _, n := range w.nodes {
-		in := s.input(s.nodes["/"+n.name], w.held(n))
+		held := w.held(n)
+		if n.at.Before(w.served) {
+			held = nil
+		}
+		in := s.input(s.nodes["/"+n.name], held)
 		if len(in.Publishers) > 0 {
 			described++
 		}
@@ -381,10 +385,9 @@ func (w *world) explain(ctx context.Context, h *history, s state) (held int, err
 		n := w.nodes[at]
 		node := s.nodes["/"+n.name]
 		have := keysOf(node)
-		want, _ := evaluate(p, s.input(node, w.held(n)))
+		given := w.given(s, p, n)
 		for _, key := range slices.Sorted(maps.Keys(have)) {
-			value, is := want[key]
-			if is && value == have[key] {
+			if given(key, have[key]) {
 				continue
 			}
 			held++
@@ -403,6 +406,21 @@ func (w *world) explain(ctx context.Context, h *history, s state) (held int, err
 	return held, nil
 }
 
+// given returns a function that reports whether rules give a node a value now. A controller that was started after the object of a worker had been deleted keeps
+// the keys on the Node, but not the features: then other publishers' features decide about values.
+func (w *world) given(s state, p *rules.Program, n *node) func(key, value string) bool {
+	is := func(held *nfdv1alpha1.NodeFeature) func(key, value string) bool {
+		want, _ := evaluate(p, s.input(s.nodes["/"+n.name], held))
+		return func(key, value string) bool { now, is := want[key]; return is && now == value }
+	}
+	now := is(nil)
+	if held := w.held(n); held != nil {
+		before := is(held)
+		return func(key, value string) bool { return now(key, value) || before(key, value) }
+	}
+	return now
+}
+
 // maxExplained is the maximum number of keys of one rest that the command line explains.
 const maxExplained = 4
 
@@ -416,8 +434,7 @@ func (w *world) explainOne(ctx context.Context, n *node, key string) error {
 	}
 	object := s.nodes["/"+n.name]
 	have, is := keysOf(object)[key]
-	want, _ := evaluate(program(s.rules), s.input(object, w.held(n)))
-	if value, given := want[key]; is == given && have == value {
+	if !is || w.given(s, program(s.rules), n)(key, have) {
 		return nil // it was about to be written
 	}
 	_, name, _ := strings.Cut(strings.TrimPrefix(key, "extended "), " ")

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 )
@@ -38,6 +39,7 @@ type window struct {
 	namespaces []change[corev1.Namespace]
 	rules      []change[nfdv1alpha1.NodeFeatureRule]
 	nodes      []change[corev1.Node]
+	sets       []change[assayv1alpha1.NodeFeatureSet]
 }
 
 // outcome returns the keys that the rules of a state give a node.
@@ -188,6 +190,11 @@ func (h *history) check(ctx context.Context, w *world, end state) (wrong []strin
 		return nil, 0, err
 	}
 	sets := maps.Clone(h.base.sets)
+	for _, c := range win.sets { // their names are hashes of their content; one may have been deleted again
+		if c.after != nil {
+			sets[c.key] = c.after
+		}
+	}
 	maps.Copy(sets, end.sets)
 	merged := end
 	merged.sets = sets

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,7 +97,10 @@ func (w *world) compare(ctx context.Context, h *history, r *result, s state, don
 	for _, n := range w.nodes {
 		r.compared += len(keysOf(s.nodes["/"+n.name]))
 	}
-	return errors.Join(w.review(ctx, s), w.filter(ctx, s))
+	if err := w.review(ctx, s); err != nil {
+		return err
+	}
+	return w.filter(ctx, s)
 }
 
 // summary prints what was compared, and fails if the nodes are too much alike.

@@ -78,6 +78,7 @@ type world struct {
 	created  int                    // rules so far, for their names
 	kubelets map[string]string
 	restarts map[string]int
+	served   time.Time // when webhook and extender were started; they do not know what was deleted before
 	cleanup  []func()
 }
 
