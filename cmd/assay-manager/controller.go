@@ -141,6 +141,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 		return err
 	}
 	if f.leaderElection {
+		config.FeatureSets.Lease = nfdv1alpha1.LeaseName(s.Instance)
 		rest.Wrap((&leaseTime{life: s.LeaderElection.LeaseDuration}).wrap)
 	}
 	again := true // the controller names are registered again after a change of the configuration

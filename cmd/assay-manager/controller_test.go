@@ -241,6 +241,37 @@ func TestLosingTheLeaseEndsTheProcess(t *testing.T) {
 	}
 }
 
+// TestTheAnnouncementOfFeatureSetsNamesTheLeader: workers ignore the announcement of a controller that was rolled back.
+func TestTheAnnouncementOfFeatureSetsNamesTheLeader(t *testing.T) {
+	c := testkit.Cluster(t)
+	k := testkit.Client(t, c.User)
+	namespace := testkit.Namespace(t, k)
+	names := func() (out string) {
+		testkit.Eventually(t, "announcement that names the holder of the Lease", func(ctx context.Context) error {
+			lease, marker := &coordinationv1.Lease{}, &corev1.ConfigMap{}
+			err := k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: nfdv1alpha1.LeaseName("")}, lease)
+			if err := errors.Join(err, k.Get(ctx, client.ObjectKey{Namespace: namespace, Name: assayv1alpha1.FeatureSetMarker}, marker)); err != nil {
+				return err
+			}
+			out = marker.Annotations[assayv1alpha1.AnnouncedByAnnotation]
+			if want := lease.Name + "/" + ptr.Deref(lease.Spec.HolderIdentity, ""); out != want || strings.HasSuffix(out, "/") {
+				return fmt.Errorf("announced by %q, want %q", out, want)
+			}
+			return nil
+		})
+		return out
+	}
+	first := startController(t, c, namespace, "-enable-leader-election")
+	before := names()
+	if err := first.end(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	startController(t, c, namespace, "-enable-leader-election")
+	if after := names(); after == before {
+		t.Errorf("announced by %s after a restart, want another holder", after)
+	}
+}
+
 func TestConfigurationIsFollowed(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)

@@ -22,6 +22,8 @@ type Options struct {
 	Junk time.Duration
 	// Interval is the maximum time between two passes; 0: 30 seconds.
 	Interval time.Duration
+	// Lease is the name of the controller's Lease in the namespace; empty without leader election.
+	Lease string
 	// Clock is for tests.
 	Clock clock.Clock
 }

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -32,6 +34,13 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 	announced.Namespace, announced.Name = key.Namespace, key.Name
 	for name, value := range featureset.Announcement() {
 		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, name, value)
+	}
+	if announcer, err := a.announcedBy(ctx, marker.Annotations[assayv1alpha1.AnnouncedByAnnotation]); err != nil {
+		return err
+	} else if announcer != "" {
+		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.AnnouncedByAnnotation, announcer)
+	} else {
+		delete(announced.Annotations, assayv1alpha1.AnnouncedByAnnotation)
 	}
 	if known := marker.Annotations[assayv1alpha1.KnownFeatureSetsAnnotation]; inUse != nil {
 		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.KnownFeatureSetsAnnotation, join(known, inUse))
@@ -59,6 +68,28 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// announcedBy returns the Lease and the holder to announce. Controllers with different instance names share the announcement: the one
+// that is stored stays while its controller runs.
+func (a *arbiter) announcedBy(ctx context.Context, stored string) (string, error) {
+	if a.opt.Lease == "" || stored == a.announcer && stored != "" {
+		return a.announcer, nil
+	}
+	var list coordinationv1.LeaseList
+	if err := a.live.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+		return "", fmt.Errorf("list Leases, to announce feature sets: %w", err)
+	}
+	for i := range list.Items {
+		holder := list.Items[i].Name + "/" + ptr.Deref(list.Items[i].Spec.HolderIdentity, "")
+		if holder == stored {
+			return stored, nil
+		}
+		if list.Items[i].Name == a.opt.Lease { // only the leader runs this
+			a.announcer = holder
+		}
+	}
+	return a.announcer, nil
 }
 
 // obstacle returns a log message that says why workers cannot share features yet, or an empty string. A master of NFD is about to be

@@ -69,6 +69,7 @@ type arbiter struct {
 	strange    map[types.UID]time.Time       // since when no NodeFeature names a set of an unknown version, as this process has seen
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
+	announcer  string                        // the value of AnnouncedByAnnotation; empty: not known yet
 	obstructed string                        // why workers cannot share features yet
 }
 

@@ -95,6 +95,18 @@ func (c *Client) metadata(ctx context.Context, path string) (metadata, error) {
 	return metadataOf(&m.ObjectMeta), err
 }
 
+// leaseHolder returns the holder of a Lease, from the API server's cache.
+func (c *Client) leaseHolder(ctx context.Context, namespace, name string) (string, error) {
+	var lease struct {
+		Spec struct {
+			HolderIdentity string `json:"holderIdentity"`
+		} `json:"spec"`
+	}
+	path := "/apis/coordination.k8s.io/v1/namespaces/" + url.PathEscape(namespace) + "/leases/" + url.PathEscape(name)
+	err := c.do(ctx, http.MethodGet, path+ofCache, "application/json", "", nil, &lease)
+	return lease.Spec.HolderIdentity, err
+}
+
 // exists returns nil if the API server's cache has a NodeFeatureSet.
 func (c *Client) exists(ctx context.Context, namespace, name string) error {
 	_, err := c.metadata(ctx, nodeFeatureSet(namespace, name)+ofCache)

@@ -143,12 +143,36 @@ func (p *Publisher) mayShare(ctx context.Context) (bool, error) {
 	if err != nil && !hasCode(err, http.StatusNotFound) && !hasCode(err, http.StatusForbidden) {
 		return false, fmt.Errorf("read the marker for feature sets: %w", err)
 	}
-	p.shared.on = err == nil && meta.annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version
+	announced := err == nil && meta.annotations[assayv1alpha1.FeatureSetFormatAnnotation] == featureset.Version
+	first := p.shared.pause == 0
+	if p.shared.on = announced; announced {
+		if p.shared.on, err = p.runs(ctx, meta.annotations[assayv1alpha1.AnnouncedByAnnotation]); err != nil {
+			return false, err
+		}
+	}
 	p.shared.encode = meta.annotations[assayv1alpha1.EncodedInstancesAnnotation] == assayv1alpha1.EncodedInstancesEnabled
 	p.shared.known = strings.Split(meta.annotations[assayv1alpha1.KnownFeatureSetsAnnotation], ",")
 	p.shared.pause = min(max(2*p.shared.pause, firstMarkerInterval), checkInterval)
 	p.shared.next = now.Add(p.jittered(p.shared.pause))
-	return p.shared.on, nil
+	// While leaders change, the announcement is that of the previous one for some seconds. A NodeFeature that has sets keeps them until
+	// the next read.
+	return p.shared.on || announced && first && p.live != nil && len(p.live.spec.FeatureSets) > 0, nil
+}
+
+// runs reports whether the controller that wrote the announcement holds its Lease.
+func (p *Publisher) runs(ctx context.Context, announcer string) (bool, error) {
+	lease, holder, ok := strings.Cut(announcer, "/")
+	if !ok {
+		return true, nil // a controller without leader election
+	}
+	current, err := p.client.leaseHolder(ctx, p.opt.Namespace, lease)
+	switch {
+	case hasCode(err, http.StatusForbidden):
+		p.opt.Observe(Event{Notice: fmt.Sprintf("cannot verify that the controller supports feature sets; publishing all features in the NodeFeature: %v", err)})
+	case err != nil && !hasCode(err, http.StatusNotFound):
+		return false, fmt.Errorf("read the Lease of the controller that announced feature sets: %w", err)
+	}
+	return err == nil && current == holder, nil
 }
 
 // sets returns the features that should be published as sets, largest first.

@@ -223,6 +223,48 @@ func TestPublishesInFullWithoutAControllerThatReadsSets(t *testing.T) {
 	}
 }
 
+// TestAnAnnouncementIsBelievedWhileItsControllerRuns: after a rollback the ConfigMap of the newer controller is still there, and the older
+// one does not read sets: 21 labels of a node went away.
+func TestAnAnnouncementIsBelievedWhileItsControllerRuns(t *testing.T) {
+	const lease = "/apis/coordination.k8s.io/v1/namespaces/assay-system/leases/nfd-master.nfd.kubernetes.io"
+	s, clock := sharing(t), clocktesting.NewFakeClock(time.Now())
+	announced := clone(s.get(marker))
+	announced["metadata"].(map[string]any)["annotations"].(map[string]any)[assayv1alpha1.AnnouncedByAnnotation] = "nfd-master.nfd.kubernetes.io/new"
+	s.set(marker, announced)
+	hold := func(holder string) {
+		s.set(lease, map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"holderIdentity": holder}})
+	}
+	start := func() *Publisher {
+		return newPublisher(t, s, n1, func(o *Options) {
+			o.Share, o.Clock, o.Rand = true, clock, func() float64 { return 0.5 }
+		})
+	}
+	check := func(when string, sets int) {
+		t.Helper()
+		if names, features := published(s); len(names) != sets || slices.Contains(features, "kernel.config") != (sets == 0) {
+			t.Errorf("%s: sets %q, features %q, want %d sets", when, names, features, sets)
+		}
+	}
+
+	hold("old")
+	p := start()
+	mustPublish(t, p, large("6.1"))
+	check("an older controller runs", 0)
+	hold("new")
+	clock.Step(p.again())
+	mustPublish(t, p, large("6.1"))
+	check("the controller that announced runs", 1)
+
+	hold("")
+	p = start()
+	mustPublish(t, p, large("6.1"))
+	check("the leader changes", 1)
+	hold("old")
+	clock.Step(p.again())
+	mustPublish(t, p, large("6.1"))
+	check("an older controller is the leader", 0)
+}
+
 // TestFindsTheControllerSoon: Helm starts workers before the controller, and a fleet should not stay with whole NodeFeatures.
 func TestFindsTheControllerSoon(t *testing.T) {
 	s, clock := newServer(t), clocktesting.NewFakeClock(time.Now())

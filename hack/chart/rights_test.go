@@ -37,6 +37,8 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"SetsStayAsTheyAre":       {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "patch"}, false},
 		"WorkersDeleteNoSet":      {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "delete"}, false},
 		"SeesTheMarker":           {off, right{"Role/assay-worker", "", "configmaps", "assay-feature-sets", "get"}, true},
+		"SeesTheLeader":           {off, right{"Role/assay-worker", "coordination.k8s.io", "leases", "", "get"}, true},
+		"TakesNoLease":            {off, right{"Role/assay-worker", "coordination.k8s.io", "leases", "", "update"}, false},
 		"ReadsNoOtherConfigMap":   {off, right{"Role/assay-worker", "", "configmaps", "other", "get"}, false},
 		"WritesTheMarker":         {off, right{"Role/assay-controller", "", "configmaps", "assay-feature-sets", "patch"}, true},
 		"AsksWorkersForSets":      {off, right{"Role/assay-controller", "nfd.k8s-sigs.io", "nodefeatures", "", "patch"}, true},

@@ -217,6 +217,7 @@ func workerRights() []client.Object {
 			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures"}, Verbs: []string{"create", "get", "list", "watch", "patch"}},
 			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeaturesets"}, Verbs: []string{"create", "get"}},
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{assayv1alpha1.FeatureSetMarker}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: account.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account.Name},

@@ -71,6 +71,10 @@ const (
 	// NodeFeatureSets. FeatureSetFormatAnnotation on it is the format version that the controller reads.
 	FeatureSetMarker           = "assay-feature-sets"
 	FeatureSetFormatAnnotation = GroupName + "/feature-set-format"
+	// AnnouncedByAnnotation on that ConfigMap is "LEASE/HOLDER": the Lease of the controller that announced, in the same namespace, and
+	// its holder at that time. If another controller holds the Lease, for example an older one after a rollback, workers ignore the
+	// announcement. A controller without leader election has no Lease and does not write the annotation.
+	AnnouncedByAnnotation = GroupName + "/announced-by"
 	// EncodedInstancesAnnotation on that ConfigMap has the value EncodedInstancesEnabled if the controller reads
 	// spec.encodedInstances of NodeFeatures.
 	EncodedInstancesAnnotation = GroupName + "/encoded-instances"
