@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -25,7 +27,7 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 	if body := p.Patch(); body != nil {
 		out, err := r.patch(ctx, node.Name, body, "status")
 		if blamed := blame(err, p); blamed != nil {
-			r.noteRefused(node, p, blamed, known, err)
+			r.noteRefused(ctx, node, p, blamed, known, err)
 			p, out, err = p.Without(blamed), nil, nil
 			if body = p.Patch(); body != nil {
 				out, err = r.patch(ctx, node.Name, body, "status")
@@ -104,14 +106,17 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 }
 
 // noteRefused records values that the API server rejects.
-func (r *Reconciler) noteRefused(node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
+func (r *Reconciler) noteRefused(ctx context.Context, node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
 	r.metrics.failures.Inc()
-	r.events.Eventf(node, corev1.EventTypeWarning, "KeyRefused", "the API server refuses: %v", err)
+	now := r.clock.Now()
+	var refused []string
 	for _, s := range p.Steps {
 		if blamed(s) {
-			known.refuse(s, r.clock.Now())
+			known.refuse(s, now)
+			refused = append(refused, name(s))
 		}
 	}
+	r.emitHeld(ctx, node, hold.Refused, fmt.Sprintf("the API server rejects it: %v", err), now.Add(refusalMemory), refused)
 }
 
 // changes returns the keys of a plan that change on the Node.

@@ -4,31 +4,29 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // contested leaves keys alone that another client keeps changing back.
-func (r *Reconciler) contested(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+func (r *Reconciler) contested(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	known, now, again := j.known, r.clock.Now(), time.Duration(0)
 	known.fixing = nil
+	var held []heldStep
 	p = p.Without(func(s plan.Step) bool {
 		undone := known.undone(s)
 		wait, contested := known.contests(s, now)
 		switch {
 		case contested:
 			again = sooner(again, wait)
-			if undone {
-				r.events.Eventf(j.node, corev1.EventTypeWarning, "KeyContested",
-					"another client keeps changing the %s %s; it is left alone for %s", s.Kind, s.Key, wait.Round(time.Second))
-			}
+			held = append(held, heldStep{s, now.Add(wait)})
 		case undone || known.corrects(s):
 			known.fixing = append(known.fixing, s)
 		}
 		return contested
 	})
+	r.reportHeld(ctx, j, hold.Contested, whyContested, held, name)
 	return p, again
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
@@ -76,8 +77,9 @@ func (r *Reconciler) incomplete(ctx context.Context, p *plan.Plan, j *judge) (*p
 // unproven keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
 // is unknown, and so is whether they should be removed. Later changes are known and applied immediately, but a key that another
 // object names stays: it may follow from what the worker has published. The node is reconciled again after the grace period.
-func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+func (r *Reconciler) unproven(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	if !j.blind {
+		r.reportGrace(ctx, j.state, j.known, j.node, false)
 		return p, 0
 	}
 	if j.known.kept == nil && !j.incomplete { // otherwise the plan does not show what the node would lose
@@ -88,12 +90,14 @@ func (r *Reconciler) unproven(_ context.Context, p *plan.Plan, j *judge) (*plan.
 			}
 		}
 	}
-	return p.Without(func(s plan.Step) bool {
+	left := p.Without(func(s plan.Step) bool {
 		if !s.Takes() || r.switchedOff(s) {
 			return false
 		}
 		return j.known.kept[name(s)] && !j.explained(s) || s.Op == plan.Remove && j.namedElsewhere(s)
-	}), 0
+	})
+	r.reportGrace(ctx, j.state, j.known, j.node, len(left.Steps) < len(p.Steps))
+	return left, 0
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another value is
@@ -115,13 +119,13 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 		r.breaker.Withdraw(j.node.Name)
 		return p, 0
 	}
-	why := "too many nodes lose labels or resources at once"
+	why := "removalBudget: too many nodes lose labels or resources at once; confirm the removals to release them"
 	var (
 		ok   bool
 		wait time.Duration
 	)
 	if unknown {
-		why = "it is not known which rule gave them"
+		why = "removalBudget: it is not known which rule gave them; confirm the removals to release them"
 		ok, wait = r.breaker.Insist(j.node.Name, names...)
 	} else {
 		ok, wait = r.breaker.Allow(j.node.Name, r.fleetSize(ctx), names...)
@@ -130,20 +134,21 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 		return p, 0
 	}
 	r.metrics.held.Inc()
-	if wait == r.breaker.Hold() { // the first time
-		text := j.explain(takes)
-		r.events.Eventf(j.node, corev1.EventTypeWarning, "RemovalHeld", "held for %s unless confirmed: %s: %s", wait, why, text)
-		logf.FromContext(ctx).Info("Holding removals", "node", j.node.Name, "for", wait, "reason", why, "keys", text)
+	held := make([]heldStep, len(takes))
+	for i, s := range takes {
+		held[i] = heldStep{s, r.clock.Now().Add(wait)}
 	}
+	r.reportHeld(ctx, j, hold.Removal, why, held, j.describe)
 	return p.Without(func(s plan.Step) bool { return slices.Contains(names, name(s)) }), wait
 }
 
 // flapping leaves flapping keys alone unless the rules caused the change.
-func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+func (r *Reconciler) flapping(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	again := time.Duration(0)
 	if !r.changes.Any(j.node.Name) {
 		return p, 0
 	}
+	var held []heldStep
 	p = p.Without(func(s plan.Step) bool {
 		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
 			return false
@@ -152,9 +157,13 @@ func (r *Reconciler) flapping(_ context.Context, p *plan.Plan, j *judge) (*plan.
 		if !flaps || j.explained(s) {
 			return false
 		}
-		again = sooner(again, wait)
+		if _, contested := j.known.contests(s, r.clock.Now()); contested || j.known.undone(s) {
+			return false // another client changes it, which a later guard limits
+		}
+		again, held = sooner(again, wait), append(held, heldStep{s, r.clock.Now().Add(wait)})
 		return true
 	})
+	r.reportHeld(ctx, j, hold.Flapping, whyFlapping, held, name)
 	return p, again
 }
 

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -166,7 +167,7 @@ func TestARejectedValueIsLeftOutOfThePlan(t *testing.T) {
 // A key that changes again and again keeps its value, while Assay's own annotations are always written.
 func TestAFlappingKeyIsLeftAlone(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	r := &Reconciler{clock: clock, changes: flap.NewChanges(clock)}
+	r := &Reconciler{clock: clock, changes: flap.NewChanges(clock), events: record.NewFakeRecorder(10)}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	known := &memo{}
 	j := &judge{r: r, known: known, node: node, now: &inForce{}, outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": "1"}}), past: &provenance.Record{}}

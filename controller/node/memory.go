@@ -34,13 +34,16 @@ type memo struct {
 	// held lists, by kind and key, the objects that could have given keys that the Node has and the outcome does not have.
 	held map[string]heldKey
 
+	publishers []string // NodeFeatures that counted in the last pass that held no removal, to name one that was deleted
+
 	waits       string           // why a taint that evicts pods has to wait; empty if none has to
 	left        map[string]bool  // desired outputs that the last pass did not write; nil if none
 	unsure      bool             // the last pass failed, so the state of the Node is unknown
 	fixing      []plan.Step      // keys that this pass corrects
 	corrections flap.Corrections // of keys that another client changed
 
-	kept map[string]bool // what the node keeps while its worker's facts are missing
+	kept map[string]bool      // what the node keeps while its worker's facts are missing
+	told map[string]time.Time // until when keys wait, as Events have reported; by the reason and the name of the step
 }
 
 // heldKey is a key that a Node has although the rules do not produce it.

@@ -10,9 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -104,32 +107,52 @@ func (r *Reconciler) reportLost(program *rules.Program, p *plan.Plan, j *judge, 
 	if len(lost) == 0 {
 		return
 	}
-	var list []string
-	for _, s := range lost[:min(len(lost), maxExplained)] {
-		list = append(list, fmt.Sprintf("%s (%s)", described(s), j.absence(program, s)))
+	shown := lost[:min(len(lost), maxLostEvents*hold.MaxKeys)]
+	var messages []string
+	for chunk := range slices.Chunk(shown, hold.MaxKeys) {
+		var list []string
+		for _, s := range chunk {
+			list = append(list, fmt.Sprintf("%s (%s)", described(s), j.absence(program, s)))
+		}
+		messages = append(messages, strings.Join(list, "; "))
 	}
-	if more := len(lost) - len(list); more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
+	if more := len(lost) - len(shown); more > 0 {
+		messages[len(messages)-1] += fmt.Sprintf("; and %d more", more)
 	}
-	r.events.Eventf(j.node, corev1.EventTypeNormal, "FeaturesLost", "Removed because the features of the node changed: %s", strings.Join(list, "; "))
+	for _, text := range messages {
+		r.events.Event(j.node, corev1.EventTypeNormal, hold.Lost, "Removed because the features of the node changed: "+text)
+	}
 }
+
+// maxLostEvents is the maximum number of Events FeaturesLost of one pass: the recorder drops Events after 25 about one object.
+const maxLostEvents = 5
+
+// maxValue is the maximum number of bytes of an old value in an Event: an annotation can have many.
+const maxValue = 64
 
 // described returns the kind, the key and the old value of a removed key.
 func described(s plan.Step) string {
-	if s.Kind == keys.Taint || s.Old == "" {
-		return fmt.Sprintf("%s %s", s.Kind, s.Key)
+	key, effect := s.Key, ""
+	if s.Kind == keys.Taint {
+		if i := strings.LastIndexByte(key, ':'); i >= 0 {
+			key, effect = key[:i], key[i:]
+		}
 	}
-	return fmt.Sprintf("%s %s=%s", s.Kind, s.Key, s.Old)
+	if s.Old != "" {
+		key += "=" + clip.Text(s.Old, maxValue)
+	}
+	return fmt.Sprintf("%s %s%s", s.Kind, key, effect)
 }
 
 // absence returns which rule no longer gives a key, because of which feature, and who publishes that.
 func (j *judge) absence(program *rules.Program, s plan.Step) string {
-	var by []string
-	for _, g := range j.givers(s) {
-		by = append(by, g.Name)
+	givers := j.givers(s)
+	gone := ""
+	if names := j.vanished(); len(names) > 0 {
+		gone = "; deleted: NodeFeature " + strings.Join(names, ", ")
 	}
 	for _, a := range program.Absences(j.state.Input, s.Kind, s.Key) {
-		if !slices.Contains(by, a.Object) || a.Feature == "" {
+		if a.Feature == "" || !slices.ContainsFunc(givers, func(g provenance.Giver) bool { return g.Name == a.Object }) {
 			continue
 		}
 		var publishers []string
@@ -139,9 +162,22 @@ func (j *judge) absence(program *rules.Program, s plan.Step) string {
 			}
 		}
 		if len(publishers) == 0 {
-			return fmt.Sprintf("rule %s: no NodeFeature has %s", a.Ref, a.Feature)
+			return fmt.Sprintf("rule %s: no NodeFeature has %s%s", a.Ref, a.Feature, gone)
 		}
 		return fmt.Sprintf("rule %s: %s of NodeFeature %s", a.Ref, a.Feature, strings.Join(publishers, ", "))
 	}
-	return "given by " + strings.Join(by, " or ")
+	if slices.ContainsFunc(givers, func(g provenance.Giver) bool { return g.ID == record.Requested }) {
+		return "no NodeFeature requests it" + gone
+	}
+	return "given by " + givenNames(givers) + gone
+}
+
+// vanished returns the NodeFeatures that counted in the last pass over the node and do not count now.
+func (j *judge) vanished() (out []string) {
+	for _, name := range j.known.publishers {
+		if !slices.ContainsFunc(j.state.Input.Publishers, func(p rules.Publisher) bool { return p.Name == name }) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -227,6 +228,20 @@ func (j *judge) carry(wish, p *plan.Plan, err error) {
 	if err == nil {
 		j.known.given = provenance.GivenBy(j.outcome, j.now.edition)
 	}
+	if err == nil && len(held) == 0 {
+		j.known.remember(j.state.Input.Publishers)
+	}
+}
+
+// remember records the NodeFeatures that count.
+func (m *memo) remember(publishers []rules.Publisher) {
+	if slices.EqualFunc(m.publishers, publishers, func(name string, p rules.Publisher) bool { return name == p.Name }) {
+		return
+	}
+	m.publishers = make([]string, len(publishers))
+	for i, p := range publishers {
+		m.publishers[i] = p.Name
+	}
 }
 
 // pass returns the data of the pass that the book records.
@@ -242,30 +257,23 @@ func (j *judge) pass() provenance.Pass {
 
 func keyOf(s plan.Step) provenance.Key { return provenance.KeyOf(s.Kind, s.Key) }
 
-// maxExplained is the maximum number of keys that an Event or a log line names.
-const maxExplained = 5
-
-// explain returns which objects gave the keys that steps remove.
-func (j *judge) explain(steps []plan.Step) string {
-	var out []string
-	for i, s := range steps {
-		if i == maxExplained {
-			out = append(out, fmt.Sprintf("and %d more", len(steps)-i))
-			break
-		}
-		by := "an unknown rule"
-		if j.lost(s) {
-			by = "onLoss"
-		} else if givers := j.givers(s); len(givers) > 0 {
-			var names []string
-			for _, g := range givers {
-				names = append(names, g.Name)
-			}
-			by = strings.Join(names, " or ")
-		}
-		out = append(out, fmt.Sprintf("%s %s (given by %s)", s.Kind, s.Key, by))
+// describe returns a key that a step removes, and which objects gave it.
+func (j *judge) describe(s plan.Step) string {
+	by := "an unknown rule"
+	if j.lost(s) {
+		by = "onLoss"
+	} else if givers := j.givers(s); len(givers) > 0 {
+		by = givenNames(givers)
 	}
-	return strings.Join(out, ", ")
+	return fmt.Sprintf("%s (given by %s)", name(s), by)
+}
+
+func givenNames(givers []provenance.Giver) string {
+	var names []string
+	for _, g := range givers {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, " or ")
 }
 
 // causes returns why a plan removes or changes keys, by the name of the step.
@@ -289,7 +297,11 @@ func (j *judge) logRemovals(ctx context.Context, p *plan.Plan, causes map[string
 	}
 	for _, cause := range []provenance.Cause{provenance.Rules, provenance.Facts, provenance.Unknown} {
 		if steps := byCause[cause]; len(steps) > 0 {
-			logf.FromContext(ctx).Info("Removing or changing keys", "node", j.node.Name, "cause", cause.String(), "keys", j.explain(steps))
+			var list []string
+			for _, s := range steps {
+				list = append(list, j.describe(s))
+			}
+			logf.FromContext(ctx).Info("Removing or changing keys", "node", j.node.Name, "cause", cause.String(), "keys", hold.Some(list))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/keys"
@@ -78,7 +79,7 @@ func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *p
 		return ready, false
 	}
 	if waiting := r.waiting(j, wish, p); len(waiting) > 0 {
-		return unready(readyPending, "Not written yet: %s.", some(waiting)), false
+		return unready(readyPending, "Not written yet: %s.", hold.Some(waiting)), false
 	}
 	if j.incomplete {
 		return nil, true
@@ -132,14 +133,6 @@ func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
 		out = append(out, text)
 	}
 	return out
-}
-
-// some joins as many texts as a condition should name.
-func some(list []string) string {
-	if more := len(list) - maxExplained; more > 0 {
-		list = append(list[:maxExplained:maxExplained], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(list, ", ")
 }
 
 // bootOf returns the boot that a worker has examined; empty: it does not say.

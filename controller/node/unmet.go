@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -76,7 +77,7 @@ func (u unmet) condition() *corev1.NodeCondition {
 		return nil
 	}
 	return unready(assayv1alpha1.ReasonLabelsUnmet, "The node joined with %s, and does not meet the NodeFeatureRequest. "+
-		"Correct the labels of its node pool, and delete the node.", some(u.labels))
+		"Correct the labels of its node pool, and delete the node.", hold.Some(u.labels))
 }
 
 // reportUnmet emits an Event about the labels once.
@@ -91,5 +92,5 @@ func (r *Reconciler) reportUnmet(node *corev1.Node, u unmet) {
 		return
 	}
 	r.events.Eventf(node, corev1.EventTypeWarning, "UnmetLabelRemoved",
-		"Removed %s: another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool", some(u.labels))
+		"Removed %s: another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool", hold.Some(u.labels))
 }
