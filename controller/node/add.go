@@ -170,7 +170,6 @@ var relevant = predicate.Funcs{
 			!maps.Equal(before.Annotations, after.Annotations) ||
 			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			!equality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
-			!equality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) ||
 			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
 			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	},
@@ -231,10 +230,10 @@ func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		taints, capacity, allocatable := n.Spec.Taints, extended(n.Status.Capacity), extended(n.Status.Allocatable)
+		taints, capacity := n.Spec.Taints, extended(n.Status.Capacity)
 		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
 		n.Spec, n.Status = facts.NodeParts(n)
-		n.Spec.Taints, n.Status.Capacity, n.Status.Allocatable = taints, capacity, allocatable
+		n.Spec.Taints, n.Status.Capacity = taints, capacity
 		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clone(conditions)
 	}
 	return obj, nil

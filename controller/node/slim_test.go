@@ -16,10 +16,11 @@ func TestSlimKeepsWhatIsRead(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}},
 		Spec:       corev1.NodeSpec{ProviderID: "p://n", Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
-			Capacity: amounts, Allocatable: amounts,
+			Capacity: amounts, Allocatable: corev1.ResourceList{"vendor.io/fpga": amounts["vendor.io/fpga"], "hugepages-1Gi": resource.MustParse("0")},
 			Conditions:       []corev1.NodeCondition{{Type: "vendor.io/Ready", Status: corev1.ConditionTrue}},
 			NodeInfo:         corev1.NodeSystemInfo{KernelVersion: "6.1", BootID: "boot"},
 			DeclaredFeatures: []string{"F"},
+			RuntimeHandlers:  []corev1.NodeRuntimeHandler{{Name: "kata"}},
 		},
 	}
 	n := want.DeepCopy()

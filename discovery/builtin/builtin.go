@@ -3,6 +3,7 @@ package builtin
 
 import (
 	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/cdi"
 	"github.com/assay-project/assay/discovery/cpu"
 	"github.com/assay-project/assay/discovery/gpu"
 	"github.com/assay-project/assay/discovery/kernel"
@@ -37,6 +38,7 @@ func DefaultConfig() Config {
 // Sources returns the sources in the order in which they run. A new source only needs to be added here.
 func Sources(c Config) []discovery.Source {
 	return []discovery.Source{
+		cdi.New(),
 		cpu.New(c.CPU),
 		gpu.New(),
 		kernel.New(c.Kernel),

@@ -38,14 +38,18 @@ func New() Source { return Source{} }
 // Name returns "gpu".
 func (Source) Name() string { return Name }
 
-// Discover reads all cards and accelerators, in the order of their names.
+// Discover reads all cards, accelerators and GPUs of the NVIDIA driver, in the order of their names.
 func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
-	err := list(&r, h, DRMFeature, drmDir, "card", readCard)
-	if err != nil {
+	if err := list(&r, h, DRMFeature, drmDir, "card", readCard); err != nil {
 		return r, err
 	}
-	return r, list(&r, h, AccelFeature, accelDir, "accel", readDevice)
+	if err := list(&r, h, AccelFeature, accelDir, "accel", readDevice); err != nil {
+		return r, err
+	}
+	// A GPU that the driver does not reach can make reading its files slow, but it must not hide the other features.
+	r.Problem(nvidia(&r, h))
+	return r, nil
 }
 
 // list publishes the numbered devices of a class, such as card0.

@@ -76,3 +76,86 @@ accel/accel0/device -> ../../../0000:00:0b.0
 		t.Errorf("accelerators = %v, want %v", list, want)
 	}
 }
+
+// information is the file of one GPU in the form of nv-procfs.c.
+func information(model, bios, more string) string {
+	return "Model: \t\t " + model + "\nIRQ:   \t\t 16\nGPU UUID: \t GPU-3291dfa4-fcc4-0110-615b-c894a0d7c689\nVideo BIOS: \t " + bios +
+		"\nBus Type: \t PCIe\nBus Location: \t 0000:70:00.0\nDevice Minor: \t 0\n" + more
+}
+
+func TestNVIDIADriverAndItsGPUs(t *testing.T) {
+	const driver = "-- proc/driver/nvidia/version --\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  550.135  Fri Jan 10 20:00:00 UTC 2025\n" +
+		"GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)\n"
+	const one, two = "-- proc/driver/nvidia/gpus/0000:70:00.0/information --\n", "-- proc/driver/nvidia/gpus/0000:71:00.0/information --\n"
+	for name, tt := range map[string]struct {
+		archive  string
+		driver   map[string]string
+		gpus     []map[string]string
+		problems int
+	}{
+		"no driver": {"-- proc/version --\n", map[string]string{}, nil, 0},
+		"proprietary module": {
+			driver + one + information("NVIDIA L4", "95.04.65.00.13", "GPU Excluded:\t No\n"),
+			map[string]string{"version": "550.135", "module": "proprietary"},
+			[]map[string]string{{"model": "NVIDIA L4", "vbios": "95.04.65.00.13", "location": "0000:70:00.0", "excluded": "false"}}, 0,
+		},
+		"open module, without GPUs": {
+			"-- proc/driver/nvidia/version --\nNVRM version: NVIDIA UNIX Open Kernel Module for aarch64  540.4.0  Release Build  (buildbrain@host)\n",
+			map[string]string{"version": "540.4.0", "module": "open"}, nil, 0,
+		},
+		"a GPU that no program has used, and an excluded one": {
+			driver + one + information("NVIDIA L4", "??.??.??.??.??", "") + two + information("NVIDIA L4", "95.04", "GPU Firmware: \t 550.135\nGPU Excluded:\t Yes\n"),
+			map[string]string{"version": "550.135", "module": "proprietary"},
+			[]map[string]string{
+				{"model": "NVIDIA L4", "location": "0000:70:00.0"},
+				{"model": "NVIDIA L4", "location": "0000:71:00.0", "vbios": "95.04", "firmware": "550.135", "excluded": "true"},
+			}, 0,
+		},
+		"a GPU that the driver does not reach": {
+			driver + one + two + information("NVIDIA L4", "95.04", ""),
+			map[string]string{"version": "550.135", "module": "proprietary"},
+			[]map[string]string{
+				{"model": "unknown", "location": "0000:70:00.0"}, {"model": "NVIDIA L4", "location": "0000:71:00.0", "vbios": "95.04"},
+			}, 1,
+		},
+		"a version of another form": {"-- proc/driver/nvidia/version --\nNVRM version: something new\n", nil, nil, 1},
+		"a file that is cut":        {"-- proc/driver/nvidia/version --\nNVRM version: NVIDIA UNIX x86_64 Kernel Mo\n", nil, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, err := host.FromArchive([]byte(tt.archive))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := gpu.New().Discover(t.Context(), h)
+			if err != nil || len(r.Problems) != tt.problems {
+				t.Errorf("error %v, problems %v, want %d", err, r.Problems, tt.problems)
+			}
+			attributes, known := r.Features.Attributes[gpu.NVIDIAFeature]
+			if known != (tt.driver != nil) || cmp.Diff(tt.driver, attributes.Elements) != "" {
+				t.Errorf("driver %v, want %v", attributes.Elements, tt.driver)
+			}
+			var gpus []map[string]string
+			for _, e := range r.Features.Instances[gpu.NVIDIAFeature].Elements {
+				gpus = append(gpus, e.Attributes)
+			}
+			if diff := cmp.Diff(tt.gpus, gpus); diff != "" {
+				t.Errorf("GPUs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A GPU that has failed must not hide cards and accelerators.
+func TestCardsAreKnownWithoutTheNVIDIAFiles(t *testing.T) {
+	h, err := host.FromArchive([]byte("-- sys/class/drm/card0/dev --\n226:0\n-- proc/driver/nvidia/version (error EIO) --\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := gpu.New().Discover(t.Context(), h)
+	if _, known := r.Features.Attributes[gpu.NVIDIAFeature]; err != nil || known || len(r.Problems) != 1 {
+		t.Errorf("error %v, driver known %t, problems %v", err, known, r.Problems)
+	}
+	if len(r.Features.Instances[gpu.DRMFeature].Elements) != 1 {
+		t.Errorf("cards %v, want one", r.Features.Instances[gpu.DRMFeature])
+	}
+}

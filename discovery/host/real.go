@@ -20,6 +20,7 @@ type Paths struct {
 	Etc  string
 	Lib  string
 	Proc string
+	Run  string
 	Sys  string
 	Usr  string
 	// NodeName is the name of the Kubernetes Node; empty means the lower-case hostname, which is what a kubelet uses without a
@@ -27,10 +28,10 @@ type Paths struct {
 	NodeName string
 }
 
-// ContainerPaths are the paths in NFD's manifests, which mount the host's directories as /host-*. /proc is the container's: the
-// files that are read there are the same in every container.
+// ContainerPaths are the paths in NFD's manifests, which mount the host's directories as /host-*, and /host-run. /proc is the
+// container's: the files that are read there are the same in every container.
 func ContainerPaths() Paths {
-	return Paths{Boot: "/host-boot", Etc: "/host-etc", Lib: "/host-lib", Sys: "/host-sys", Usr: "/host-usr"}
+	return Paths{Boot: "/host-boot", Etc: "/host-etc", Lib: "/host-lib", Run: "/host-run", Sys: "/host-sys", Usr: "/host-usr"}
 }
 
 // Real returns the machine on which the program runs. It is safe for concurrent use.
@@ -40,7 +41,7 @@ func Real(p Paths) Host {
 		root = "/"
 	}
 	mounts := map[string]string{}
-	for name, dir := range map[string]string{"boot": p.Boot, "etc": p.Etc, "lib": p.Lib, "proc": p.Proc, "sys": p.Sys, "usr": p.Usr} {
+	for name, dir := range map[string]string{"boot": p.Boot, "etc": p.Etc, "lib": p.Lib, "proc": p.Proc, "run": p.Run, "sys": p.Sys, "usr": p.Usr} {
 		if dir != "" {
 			mounts[name] = dir
 		}

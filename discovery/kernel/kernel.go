@@ -21,6 +21,7 @@ const (
 	ConfigFeature        = "kernel.config"
 	LoadedModuleFeature  = "kernel.loadedmodule"
 	EnabledModuleFeature = "kernel.enabledmodule"
+	ModuleFeature        = "kernel.module"
 	SelinuxFeature       = "kernel.selinux"
 	KVMFeature           = "kernel.kvm"
 	VersionFeature       = "kernel.version"
@@ -69,6 +70,7 @@ func (s *Source) Discover(_ context.Context, h host.Host) (discovery.Result, err
 	}
 	options := s.configuration(&r, h, uts.Release)
 	modules(&r, h, uts.Release, options)
+	moduleVersions(&r, h)
 	selinux(&r, h)
 	kvm(&r, h)
 	cgroup(&r, h)
@@ -170,6 +172,33 @@ func builtinModules(h host.Host, release string) ([]string, error) {
 		return builtin, nil
 	}
 	return nil, fmt.Errorf("modules that are built into the kernel: found neither /%s", strings.Join(files, " nor /"))
+}
+
+// moduleVersions lists the modules that have a version of their own, as drivers that are built outside of the kernel do: see
+// Documentation/ABI/stable/sysfs-module. Modules that are built into the kernel are included.
+func moduleVersions(r *discovery.Result, h host.Host) {
+	const dir = "sys/module"
+	names, err := discovery.ListDevices(h, dir)
+	if err != nil {
+		r.Problem(err)
+		return
+	}
+	modules := []map[string]string{}
+	for _, name := range names {
+		version, err := h.ReadAttribute(dir + "/" + name + "/version")
+		if host.Unanswered(err) {
+			continue
+		}
+		if err == nil && version == "" {
+			err = discovery.NotA("version", dir+"/"+name+"/version", version)
+		}
+		if err != nil {
+			r.Problem(err)
+			version = discovery.Unknown
+		}
+		modules = append(modules, map[string]string{"name": host.Clean([]byte(name)), "version": version})
+	}
+	r.Instances(ModuleFeature, modules)
 }
 
 // selinux reports whether SELinux is enforcing. A kernel without SELinux has no selinuxfs.

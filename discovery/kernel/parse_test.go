@@ -138,3 +138,38 @@ func FuzzParsers(f *testing.F) {
 		}
 	})
 }
+
+func TestModulesWithAVersion(t *testing.T) {
+	h, err := host.FromArchive([]byte(minimal + `
+-- sys/module/ --
+ahci/version: 3.0
+i915/srcversion: 5A6B
+kvm/parameters/nested: Y
+nvidia/version: 580.95.05
+-- sys/module/broken/version (error EACCES) --
+-- sys/module/empty/version --
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := host.FromArchive([]byte(minimal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := kernel.New(kernel.DefaultConfig()).Discover(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := kernel.New(kernel.DefaultConfig()).Discover(t.Context(), before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, e := range r.Features.Instances[kernel.ModuleFeature].Elements {
+		got[e.Attributes["name"]] = e.Attributes["version"]
+	}
+	want := map[string]string{"ahci": "3.0", "nvidia": "580.95.05", "broken": "unknown", "empty": "unknown"}
+	if diff := cmp.Diff(want, got); diff != "" || len(r.Problems) != len(without.Problems)+2 {
+		t.Errorf("problems %v, versions (-want +got):\n%s", r.Problems, diff)
+	}
+}

@@ -1,7 +1,9 @@
 package facts
 
 import (
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,29 +20,40 @@ const (
 	ProviderFeature = "kubernetes.provider"
 	// DeclaredFeature holds the features that the kubelet declares (KEP-5328).
 	DeclaredFeature = "kubernetes.declaredfeature"
+	// RuntimeHandlerFeature lists the handlers of the container runtime.
+	RuntimeHandlerFeature = "kubernetes.runtimehandler"
+	// AllocatableFeature holds the amounts of resources that are equal on many nodes, such as devices of device plugins.
+	AllocatableFeature = "kubernetes.allocatable"
 )
 
 // IsKubernetes reports whether the feature with this lower-case name comes from the Node object.
 func IsKubernetes(feature string) bool {
-	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature
+	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature || feature == RuntimeHandlerFeature ||
+		feature == AllocatableFeature
 }
 
-// FromNode returns the facts of a Node object; in may be nil. It reads only the parts that NodeParts returns, so that a cache may
-// drop the rest. It omits the machine, system and boot IDs because they identify the machine. It does not modify the Node.
-func FromNode(node *corev1.Node, in *Interner) *Facts {
-	return New(NodeFeatures(node), in)
+// FromNode returns the facts of a Node object; in may be nil. It omits the resources in own, which rules have written, and the machine,
+// system and boot IDs because they identify the machine. It reads only the parts that NodeParts returns, so that a cache may drop the
+// rest. It does not modify the Node.
+func FromNode(node *corev1.Node, own []string, in *Interner) *Facts {
+	return New(NodeFeatures(node, own), in)
 }
 
 // NodeParts returns the parts of a Node that FromNode reads. They share memory with the Node.
 func NodeParts(node *corev1.Node) (corev1.NodeSpec, corev1.NodeStatus) {
 	return corev1.NodeSpec{ProviderID: node.Spec.ProviderID},
-		corev1.NodeStatus{NodeInfo: public(&node.Status.NodeInfo), DeclaredFeatures: node.Status.DeclaredFeatures}
+		corev1.NodeStatus{
+			NodeInfo: public(&node.Status.NodeInfo), DeclaredFeatures: node.Status.DeclaredFeatures,
+			RuntimeHandlers: node.Status.RuntimeHandlers, Allocatable: common(node.Status.Allocatable),
+		}
 }
 
 // SameNode reports whether FromNode returns equal facts for two Nodes.
 func SameNode(a, b *corev1.Node) bool {
 	return a.Spec.ProviderID == b.Spec.ProviderID && public(&a.Status.NodeInfo) == public(&b.Status.NodeInfo) &&
-		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures)
+		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) &&
+		slices.EqualFunc(a.Status.RuntimeHandlers, b.Status.RuntimeHandlers, sameHandler) &&
+		maps.Equal(allocatable(a, nil), allocatable(b, nil))
 }
 
 // public returns info without IDs and values that change often.
@@ -51,9 +64,9 @@ func public(info *corev1.NodeSystemInfo) corev1.NodeSystemInfo {
 	}
 }
 
-// NodeFeatures returns the features of a Node object. It splits the container runtime version into two attributes, its name and its
-// version.
-func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
+// NodeFeatures returns the features of a Node object without the resources in own. It splits the container runtime version into two
+// attributes, its name and its version.
+func NodeFeatures(node *corev1.Node, own []string) *nfdv1alpha1.Features {
 	info := &node.Status.NodeInfo
 	runtime, version, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
 	f := &nfdv1alpha1.Features{
@@ -69,6 +82,13 @@ func NodeFeatures(node *corev1.Node) *nfdv1alpha1.Features {
 			})},
 		},
 		Flags: map[string]nfdv1alpha1.FlagFeatureSet{},
+	}
+	// Without these, the kubelet has not reported any: it has not started yet, or its version or the runtime does not know handlers.
+	if len(node.Status.Allocatable) > 0 {
+		f.Attributes[AllocatableFeature] = nfdv1alpha1.AttributeFeatureSet{Elements: allocatable(node, own)}
+	}
+	if len(node.Status.RuntimeHandlers) > 0 {
+		f.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{RuntimeHandlerFeature: {Elements: handlers(node)}}
 	}
 	if id := node.Spec.ProviderID; id != "" {
 		name, _, _ := strings.Cut(id, "://")
@@ -90,4 +110,58 @@ func present(elements map[string]string) map[string]string {
 		}
 	}
 	return elements
+}
+
+// handlers returns the runtime handlers, sorted by name: the kubelet lists them in any order.
+func handlers(node *corev1.Node) []nfdv1alpha1.InstanceFeature {
+	list := []nfdv1alpha1.InstanceFeature{}
+	for _, h := range node.Status.RuntimeHandlers {
+		attributes := map[string]string{"name": h.Name}
+		if f := h.Features; f != nil {
+			for name, supported := range map[string]*bool{
+				"recursive_read_only_mounts": f.RecursiveReadOnlyMounts, "user_namespaces": f.UserNamespaces,
+			} {
+				if supported != nil {
+					attributes[name] = strconv.FormatBool(*supported)
+				}
+			}
+		}
+		list = append(list, nfdv1alpha1.InstanceFeature{Attributes: attributes})
+	}
+	slices.SortFunc(list, func(a, b nfdv1alpha1.InstanceFeature) int {
+		return strings.Compare(a.Attributes["name"], b.Attributes["name"])
+	})
+	return list
+}
+
+func sameHandler(a, b corev1.NodeRuntimeHandler) bool {
+	same := func(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
+	f, g := a.Features, b.Features
+	return a.Name == b.Name && (f == g || f != nil && g != nil &&
+		same(f.RecursiveReadOnlyMounts, g.RecursiveReadOnlyMounts) && same(f.UserNamespaces, g.UserNamespaces))
+}
+
+// allocatable returns the amounts of common resources without those in own.
+func allocatable(node *corev1.Node, own []string) map[string]string {
+	out := make(map[string]string, len(node.Status.Allocatable))
+	for name, amount := range common(node.Status.Allocatable) {
+		if !slices.Contains(own, string(name)) {
+			out[string(name)] = strconv.FormatInt(amount.Value(), 10)
+		}
+	}
+	return out
+}
+
+// common returns the resources of which many nodes have the same amount. What is left of CPUs, memory and ephemeral storage differs from
+// node to node.
+func common(list corev1.ResourceList) corev1.ResourceList {
+	out := make(corev1.ResourceList, len(list))
+	for name, amount := range list {
+		switch name {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		default:
+			out[name] = amount
+		}
+	}
+	return out
 }

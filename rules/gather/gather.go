@@ -184,7 +184,9 @@ func Merge[T Object](p Policy, node Node, list []T, interner *facts.Interner) ru
 		}
 	}
 	if node.Object != nil {
-		all = append(all, facts.FromNode(node.Object, interner))
+		// A rule that reads an extended resource that rules write would be circular.
+		own := p.Record.Parse(node.Object.Annotations[p.Record.Resources()])
+		all = append(all, facts.FromNode(node.Object, own, interner))
 	}
 	in.Facts = facts.Merge(interner, all...)
 	return in

@@ -1,10 +1,17 @@
 package gather_test
 
 import (
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // Go iterates over a map in random order; the label must not depend on it.
@@ -14,6 +21,27 @@ func TestGatherGivesOneResultForALabelInBothSpellings(t *testing.T) {
 	for range 100 {
 		if got := gather.Merge(gather.Policy{}, gather.Node{}, published, nil).Labels[key]; got != "spelled" {
 			t.Fatalf("%s is %q, want the value of the key that is spelled out", key, got)
+		}
+	}
+}
+
+// A rule that reads an extended resource of a rule would be circular.
+func TestResourcesThatRulesWroteAreNoFeatures(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{
+		nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/licenses,sgx", "two." + nfdv1alpha1.ExtendedResourcesAnnotation: "example.com/seats",
+	}}}
+	node.Status.Allocatable = corev1.ResourceList{
+		"example.com/licenses": resource.MustParse("3"), "feature.node.kubernetes.io/sgx": resource.MustParse("1"),
+		"example.com/seats": resource.MustParse("2"), "nvidia.com/gpu": resource.MustParse("8"),
+	}
+	for instance, want := range map[string]string{
+		"":    "example.com/seats nvidia.com/gpu",
+		"two": "example.com/licenses feature.node.kubernetes.io/sgx nvidia.com/gpu",
+	} {
+		policy := gather.Policy{Record: plan.Record{Instance: instance}}
+		in := gather.Merge(policy, gather.Stored(node), []gather.Published{}, nil)
+		if got := strings.Join(in.Facts.Feature("kubernetes.allocatable").Attributes.Names(), " "); got != want {
+			t.Errorf("instance %q reads the resources %s, want %s", instance, got, want)
 		}
 	}
 }

@@ -24,6 +24,8 @@ type knownFeature struct {
 
 // catalog holds the features of Assay's sources. A test compares it with what the sources publish.
 var catalog = map[string]knownFeature{
+	"cdi.kind": {instances: true, elements: []string{"class", "kind", "vendor"}},
+
 	"cpu.cpuid": {flags: true, attributes: true, open: true, elements: cpuFlags, valued: []string{"AVX10_VERSION"}},
 	"cpu.model": {attributes: true, elements: []string{"architecture", "family", "hypervisor", "id", "microcode", "name", "stepping", "vendor_id"}},
 	"cpu.cache": {attributes: true, open: true, elements: []string{"l1d.bytes", "l1i.bytes", "l2.bytes", "l2.count",
@@ -43,6 +45,7 @@ var catalog = map[string]knownFeature{
 	"kernel.config":        {attributes: true, open: true},
 	"kernel.loadedmodule":  {flags: true, open: true},
 	"kernel.enabledmodule": {flags: true, open: true},
+	"kernel.module":        {instances: true, elements: []string{"name", "version"}},
 	"kernel.selinux":       {attributes: true, elements: []string{"enabled"}},
 	"kernel.kvm":           {attributes: true, elements: []string{"enabled"}},
 	"kernel.cgroup":        {attributes: true, elements: []string{"version"}},
@@ -58,8 +61,9 @@ var catalog = map[string]knownFeature{
 	"memory.hugepages":            {attributes: true, elements: []string{"enabled"}, prefixes: []string{"hugepages-"}},
 	"memory.transparenthugepages": {attributes: true, elements: []string{"defrag", "enabled", "mode"}},
 
-	"gpu.accel": {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "vendor"}},
-	"gpu.drm":   {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "render", "vendor", "vram_bytes"}},
+	"gpu.accel":  {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "vendor"}},
+	"gpu.drm":    {instances: true, open: true, elements: []string{"device", "driver", "name", "numa_node", "render", "vendor", "vram_bytes"}},
+	"gpu.nvidia": {attributes: true, instances: true, elements: []string{"excluded", "firmware", "location", "model", "module", "vbios", "version"}},
 	"rdma.device": {instances: true, open: true, elements: []string{"board_id", "fw_ver", "link_layer", "name", "node_type", "numa_node",
 		"port", "speed", "state"}},
 	"network.device":  {instances: true, elements: []string{"mtu", "name", "operstate", "speed", "sriov_numvfs", "sriov_totalvfs"}},
@@ -85,6 +89,8 @@ var catalog = map[string]knownFeature{
 		"kernel_version", "kubelet_version", "operating_system", "os_image"}},
 	"kubernetes.provider":        {attributes: true, elements: []string{"id", "name"}},
 	"kubernetes.declaredfeature": {flags: true, open: true},
+	"kubernetes.runtimehandler":  {instances: true, elements: []string{"name", "recursive_read_only_mounts", "user_namespaces"}},
+	"kubernetes.allocatable":     {attributes: true, open: true, elements: []string{"pods"}},
 
 	"local.label":    {attributes: true, open: true},
 	"local.feature":  {attributes: true, open: true},

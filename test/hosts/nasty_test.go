@@ -199,20 +199,20 @@ func TestRootWithoutKernelHasNoFeaturesOfIt(t *testing.T) {
 		want   []string // all features
 	}{
 		"nothing but the processor, uname and the name of the node": {
-			remove: []string{"sys", "proc", "etc", "usr", "boot", "lib"},
+			remove: []string{"sys", "proc", "etc", "usr", "boot", "lib", "run"},
 			want:   []string{"cpu.cpuid", "cpu.model", "kernel.version", "system.name"},
 		},
 		"empty mount points": {
 			remove: []string{"sys", "proc"},
 			want: []string{
-				"cpu.cpuid", "cpu.model", "kernel.config", "kernel.version", "system.name", "system.osrelease",
+				"cdi.kind", "cpu.cpuid", "cpu.model", "kernel.config", "kernel.version", "system.name", "system.osrelease",
 			},
 		},
 		"no /sys": {
 			remove: []string{"sys"},
 			want: []string{
-				"cpu.cpuid", "cpu.model", "cpu.rdt", "kernel.config", "kernel.enabledmodule", "kernel.loadedmodule", "kernel.version",
-				"memory.swap", "memory.total", "system.name", "system.osrelease",
+				"cdi.kind", "cpu.cpuid", "cpu.model", "cpu.rdt", "kernel.config", "kernel.enabledmodule",
+				"kernel.loadedmodule", "kernel.version", "memory.swap", "memory.total", "system.name", "system.osrelease",
 			},
 		},
 	} {
@@ -289,7 +289,7 @@ func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	}
 	h := open(t, "server")
 	dir := t.TempDir()
-	mounts := map[string]string{"sys": "host-sys", "etc": "host-etc", "usr": "host-usr", "boot": "host-boot", "proc": "host-proc"}
+	mounts := map[string]string{"sys": "host-sys", "etc": "host-etc", "usr": "host-usr", "boot": "host-boot", "proc": "host-proc", "run": "host-run"}
 	for from, to := range mounts {
 		copyTree(t, h, from, filepath.Join(dir, to))
 	}
@@ -306,7 +306,7 @@ func TestRealTreeIsReadLikeTheArchive(t *testing.T) {
 	real := host.Real(host.Paths{
 		Root: filepath.Join(dir, "empty"), Sys: filepath.Join(dir, "host-sys"), Etc: filepath.Join(dir, "host-etc"),
 		Usr: filepath.Join(dir, "host-usr"), Boot: filepath.Join(dir, "host-boot"), Proc: filepath.Join(dir, "host-proc"),
-		Lib: filepath.Join(dir, "host-lib"),
+		Lib: filepath.Join(dir, "host-lib"), Run: filepath.Join(dir, "host-run"),
 	})
 	real.System = h.System
 

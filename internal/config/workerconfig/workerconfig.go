@@ -146,7 +146,7 @@ func (s *Settings) sources() config.Keys {
 			"instanceFeatures":  config.Into(&s.Fake.InstanceFeatures),
 		}),
 		"custom": config.Tree(s.setCustom),
-		"gpu":    none, "memory": none, "network": none, "rdma": none, "storage": none, "system": none,
+		"cdi":    none, "gpu": none, "memory": none, "network": none, "rdma": none, "storage": none, "system": none,
 	}
 }
 

@@ -7,6 +7,7 @@ package nodecache
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -86,6 +87,7 @@ type compact struct {
 	taints                []corev1.Taint
 	conditions            []corev1.NodeCondition
 	declared              unique.Handle[string] // features, each followed by a zero byte
+	handlers              unique.Handle[string] // runtime handlers in JSON
 	rest                  *rest                 // nil: there is nothing else
 
 	mu    sync.Mutex
@@ -111,7 +113,7 @@ func pack(object any) any {
 		meta: n.ObjectMeta, labels: stringmap.Of(n.Labels), annotations: stringmap.Of(n.Annotations),
 		capacity: amounts(n.Status.Capacity), allocatable: amounts(n.Status.Allocatable),
 		bootID: n.Status.NodeInfo.BootID, providerID: n.Spec.ProviderID, taints: n.Spec.Taints, conditions: n.Status.Conditions,
-		declared: unique.Make(joined(n.Status.DeclaredFeatures)),
+		declared: unique.Make(joined(n.Status.DeclaredFeatures)), handlers: unique.Make(encoded(n.Status.RuntimeHandlers)),
 	}
 	c.meta.Labels, c.meta.Annotations = nil, nil
 	info := n.Status.NodeInfo
@@ -120,7 +122,7 @@ func pack(object any) any {
 	left := rest{n.Spec, n.Status}
 	left.spec.ProviderID, left.spec.Taints = "", nil
 	left.status.Capacity, left.status.Allocatable, left.status.NodeInfo = nil, nil, corev1.NodeSystemInfo{}
-	left.status.Conditions, left.status.DeclaredFeatures = nil, nil
+	left.status.Conditions, left.status.DeclaredFeatures, left.status.RuntimeHandlers = nil, nil, nil
 	if !reflect.ValueOf(left).IsZero() {
 		c.rest = &left
 	}
@@ -164,6 +166,27 @@ func separated(text string) (list []string) {
 	return list
 }
 
+func encoded(list []corev1.NodeRuntimeHandler) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // it has strings and booleans only
+	}
+	return string(text)
+}
+
+func decoded(text string) (list []corev1.NodeRuntimeHandler) {
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		panic(err) // encoded wrote it
+	}
+	return list
+}
+
 // build returns the complete form of a stored object. Readers that do not copy it must not modify it, as in every cache.
 func build(object any) any {
 	switch o := object.(type) {
@@ -192,6 +215,7 @@ func (c *compact) build() *corev1.Node {
 	n.Status.NodeInfo = c.info.Value()
 	n.Status.NodeInfo.BootID = c.bootID
 	n.Status.Conditions, n.Status.DeclaredFeatures = c.conditions, separated(c.declared.Value())
+	n.Status.RuntimeHandlers = decoded(c.handlers.Value())
 	c.built = weak.Make(&n)
 	return &n
 }

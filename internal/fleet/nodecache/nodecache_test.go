@@ -142,6 +142,9 @@ func TestReadersGetCompleteNodes(t *testing.T) {
 		NodeInfo:         corev1.NodeSystemInfo{KernelVersion: "6.8", MachineID: "m", Swap: &corev1.NodeSwapStatus{}},
 		Images:           []corev1.ContainerImage{{Names: []string{"i"}}},
 		DeclaredFeatures: []string{"A", "B"},
+		RuntimeHandlers: []corev1.NodeRuntimeHandler{
+			{}, {Name: "nvidia", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(true), UserNamespaces: new(false)}},
+		},
 	}
 	for _, n := range []*corev1.Node{a, b, none, large} {
 		from.Add(n)
