@@ -38,7 +38,7 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
 
 .PHONY: test
-test: test-unit test-race sim test-integration test-chart test-node test-ui ## Run all tests: unit tests first, then those that need a control plane
+test: test-unit test-race sim test-integration test-chart test-node test-ui test-registry ## Run all tests: unit tests first, then those that need a control plane
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -140,8 +140,14 @@ test-autoscaler: build ## Scale up real Karpenter for pods that require features
 .PHONY: test-ui
 test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"
-	@hack/browser/install
+	@hack/debian-package browser 'chromium chromium-browser google-chrome' 'chromium fonts-dejavu-core'
 	@go test -C hack/browser -count=1 -timeout=20m ./...
+
+.PHONY: test-registry
+test-registry: ## Test compatibility artifacts in Debian's docker-registry (installed with apt-get where that is possible; skipped elsewhere)
+	@echo "== registry"
+	@hack/debian-package registry docker-registry docker-registry
+	@go test ./internal/imagecompat/registry -run=TestDockerRegistry -count=1 -v
 
 ##@ Now and then
 

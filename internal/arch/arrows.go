@@ -74,6 +74,12 @@ var Arrows = []Arrow{
 			"The simulator runs the programs",
 	},
 	{
+		From: []string{Module + "/..."}, Except: []string{"./cmd/assay", "./internal/imagecompat/..."},
+		Forbidden: []string{"./internal/imagecompat/...", "oras.land/oras-go/..."}, Deep: true,
+		Reason: "registries are accessed by the command line alone, with the user's own credentials: nothing in the cluster reads what an " +
+			"image names",
+	},
+	{
 		From: []string{Module + "/..."}, Except: []string{"./cmd/..."},
 		Forbidden: []string{"./cmd/..."},
 		Reason:    "a program reads flags, logs and exits; what others need of it belongs into a package",
