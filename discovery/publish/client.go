@@ -20,7 +20,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Client sends requests for NodeFeatures to an API server: a few kinds, most of them for metadata only. It is safe for concurrent
+// Client sends requests to an API server: for a few kinds, most of them for metadata only. It is safe for concurrent
 // use.
 type Client struct {
 	base string
@@ -64,28 +64,16 @@ func (c *Client) NodeUID(ctx context.Context, node string) (string, error) {
 // ofCache is a query that allows the API server to answer a read from its cache, which can be a little old.
 const ofCache = "?resourceVersion=0"
 
-// get reads a NodeFeature.
-func (c *Client) get(ctx context.Context, namespace, name string, cached bool) (*object, error) {
-	var nf nfdv1alpha1.NodeFeature
-	path := nodeFeature(namespace, name)
-	if cached {
-		path += ofCache
-	}
-	if err := c.do(ctx, http.MethodGet, path, "application/json", "", nil, &nf); err != nil {
-		return nil, err
-	}
-	return &object{metadata: metadataOf(&nf.ObjectMeta), spec: nf.Spec}, nil
-}
-
-func (c *Client) create(ctx context.Context, namespace string, strict bool, body []byte) (metadata, error) {
+// create sends a new object, and patch a merge patch.
+func (c *Client) create(ctx context.Context, path string, strict bool, body []byte) (metadata, error) {
 	var m metav1.PartialObjectMetadata
-	err := c.do(ctx, http.MethodPost, validated(nodeFeature(namespace, ""), strict), metadataOnly, "application/json", body, &m)
+	err := c.do(ctx, http.MethodPost, validated(path, strict), metadataOnly, "application/json", body, &m)
 	return metadataOf(&m.ObjectMeta), err
 }
 
-func (c *Client) patch(ctx context.Context, namespace, name string, strict bool, body []byte) (metadata, error) {
+func (c *Client) patch(ctx context.Context, path string, strict bool, body []byte) (metadata, error) {
 	var m metav1.PartialObjectMetadata
-	err := c.do(ctx, http.MethodPatch, validated(nodeFeature(namespace, name), strict), metadataOnly, "application/merge-patch+json", body, &m)
+	err := c.do(ctx, http.MethodPatch, validated(path, strict), metadataOnly, "application/merge-patch+json", body, &m)
 	return metadataOf(&m.ObjectMeta), err
 }
 

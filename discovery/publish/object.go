@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,14 +33,6 @@ type metadata struct {
 	owners          []metav1.OwnerReference
 }
 
-// object is an observed or desired NodeFeature. In a desired one, labels and annotations only contain the keys that the worker
-// owns, with an empty value if the key must be absent.
-type object struct {
-	metadata
-	spec    nfdv1alpha1.NodeFeatureSpec
-	dropped []string
-}
-
 func metadataOf(m *metav1.ObjectMeta) metadata {
 	return metadata{
 		uid:             m.UID,
@@ -59,6 +52,7 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 	}
 	spec := canonical(c)
 	spec, dropped := fit(spec, p.opt.MaxBytes)
+	p.leftOut = dropped
 	if spec, err = p.share(ctx, id, spec); err != nil {
 		return nil, err
 	}
@@ -73,8 +67,7 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 			},
 			owners: owners,
 		},
-		spec:    spec,
-		dropped: dropped,
+		spec: spec,
 	}, nil
 }
 
@@ -93,9 +86,7 @@ func (p *Publisher) owners(ctx context.Context, id Identity) ([]metav1.OwnerRefe
 	for _, o := range p.opt.Owners {
 		switch o {
 		case OwnerNode:
-			if uid := p.nodeUID(id); uid != "" {
-				refs = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: id.Node, UID: uid})
-			}
+			refs = append(refs, p.ownedByNode(id)...)
 		case OwnerPod:
 			if id.Pod != "" && id.PodUID != "" {
 				refs = append(refs, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: id.Pod, UID: types.UID(id.PodUID)})
@@ -111,12 +102,21 @@ func (p *Publisher) owners(ctx context.Context, id Identity) ([]metav1.OwnerRefe
 	return refs, nil
 }
 
+// ownedByNode returns a reference to the Node, unless its UID is unknown.
+func (k *keeper[C, S]) ownedByNode(id Identity) []metav1.OwnerReference {
+	uid := k.nodeUID(id)
+	if uid == "" {
+		return nil
+	}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: id.Node, UID: uid}}
+}
+
 // nodeUID returns the UID of the worker's Node. If it cannot be determined, it returns the one that a previous worker wrote.
-func (p *Publisher) nodeUID(id Identity) types.UID {
-	if id.NodeUID != "" || p.live == nil {
+func (k *keeper[C, S]) nodeUID(id Identity) types.UID {
+	if id.NodeUID != "" || k.live == nil {
 		return types.UID(id.NodeUID)
 	}
-	for _, ref := range p.live.owners {
+	for _, ref := range k.live.owners {
 		if ref.APIVersion == "v1" && ref.Kind == "Node" && ref.Name == id.Node {
 			return ref.UID
 		}
@@ -151,29 +151,41 @@ func isDaemonSet(ref metav1.OwnerReference) bool {
 	return ref.Kind == "DaemonSet" && strings.HasPrefix(ref.APIVersion, "apps/")
 }
 
-// strict reports whether the API server must reject unknown fields instead of dropping them.
-func (o *object) strict() bool { return len(o.spec.FeatureSets) > 0 }
+// get reads a NodeFeature.
+func (p *Publisher) get(ctx context.Context, name string, cached bool) (*object, error) {
+	var nf nfdv1alpha1.NodeFeature
+	path := p.path(name)
+	if cached {
+		path += ofCache
+	}
+	if err := p.client.do(ctx, http.MethodGet, path, "application/json", "", nil, &nf); err != nil {
+		return nil, err
+	}
+	return &object{metadata: metadataOf(&nf.ObjectMeta), spec: nf.Spec}, nil
+}
 
 // create returns the JSON of a new object.
-func (o *object) create(namespace, name string) ([]byte, error) {
-	present := func(m map[string]string) map[string]string {
-		m = maps.Clone(m)
-		maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
-		return m
-	}
+func (p *Publisher) create(want *object, name string) ([]byte, error) {
 	nf := nfdv1alpha1.NodeFeature{
 		TypeMeta: metav1.TypeMeta{APIVersion: nfdv1alpha1.GroupVersion.String(), Kind: "NodeFeature"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: namespace,
-			Labels: present(o.labels), Annotations: present(o.annotations), OwnerReferences: o.owners,
+			Name: name, Namespace: p.opt.Namespace,
+			Labels: present(want.labels), Annotations: present(want.annotations), OwnerReferences: want.owners,
 		},
-		Spec: o.spec,
+		Spec: want.spec,
 	}
 	body, err := json.Marshal(&nf)
 	if err != nil {
 		return nil, errors.Join(errors.New("encode NodeFeature"), err)
 	}
 	return body, nil
+}
+
+// present returns the keys that must not be absent.
+func present(m map[string]string) map[string]string {
+	m = maps.Clone(m)
+	maps.DeleteFunc(m, func(_, v string) bool { return v == "" })
+	return m
 }
 
 // canonical returns the spec as the API server will return it: absent maps are empty (a null would be pruned), and strings are

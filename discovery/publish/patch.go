@@ -14,15 +14,12 @@ import (
 // tree is a JSON object under construction. A nil value means deletion (RFC 7386).
 type tree = map[string]any
 
+func (p *Publisher) patch(have, want *object) ([]byte, error) { return mergePatch(have, want) }
+
 // mergePatch returns the smallest JSON merge patch from have to want, or nil if they are equal. It contains the resource version of
 // have, so that the API server rejects it after a concurrent write.
 func mergePatch(have, want *object) ([]byte, error) {
-	meta, spec := tree{}, tree{}
-	put(meta, "labels", diffOwned(have.labels, want.labels))
-	put(meta, "annotations", diffOwned(have.annotations, want.annotations))
-	if !slices.EqualFunc(have.owners, want.owners, sameOwner) {
-		meta["ownerReferences"] = want.owners // atomic in a merge patch; nil deletes it
-	}
+	meta, spec := diffMetadata(&have.metadata, &want.metadata), tree{}
 	put(spec, "features", diffFeatures(&have.spec.Features, &want.spec.Features))
 	put(spec, "labels", diffMap(have.spec.Labels, want.spec.Labels, diffValue[string]))
 	if !slices.Equal(have.spec.FeatureSets, want.spec.FeatureSets) {
@@ -51,6 +48,17 @@ func mergePatch(have, want *object) ([]byte, error) {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return body, nil
+}
+
+// diffMetadata returns the difference of the metadata.
+func diffMetadata(have, want *metadata) tree {
+	meta := tree{}
+	put(meta, "labels", diffOwned(have.labels, want.labels))
+	put(meta, "annotations", diffOwned(have.annotations, want.annotations))
+	if !slices.EqualFunc(have.owners, want.owners, sameOwner) {
+		meta["ownerReferences"] = want.owners // atomic in a merge patch; nil deletes it
+	}
+	return meta
 }
 
 func diffFeatures(have, want *nfdv1alpha1.Features) tree {

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -21,18 +22,18 @@ const (
 // Run publishes the latest Content that arrives, and reverts changes of the object by others, until ctx is done. It never gives up:
 // while the API server is unavailable the delays grow, and newer Content replaces what was to be published. It returns after
 // everything that it started has ended.
-func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
+func (k *keeper[C, S]) Run(ctx context.Context, contents <-chan C) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := &runner{
-		Publisher:  p,
-		retry:      p.opt.Clock.NewTimer(forever),
-		check:      p.opt.Clock.NewTimer(p.jittered(checkInterval)),
-		failures:   p.backoff(maxUnavailable),
-		rejections: p.backoff(maxBackoff),
-		fights:     p.backoff(maxBackoff),
-		unknown:    p.backoff(maxBackoff),
-		restores:   p.backoff(maxBackoff),
+	r := &runner[C, S]{
+		keeper:     k,
+		retry:      k.common.clock.NewTimer(forever),
+		check:      k.common.clock.NewTimer(k.jittered(k.interval())),
+		failures:   k.backoff(maxUnavailable),
+		rejections: k.backoff(maxBackoff),
+		fights:     k.backoff(maxBackoff),
+		unknown:    k.backoff(maxBackoff),
+		restores:   k.backoff(maxBackoff),
 		sightings:  make(chan sighting),
 	}
 	defer r.retry.Stop()
@@ -59,7 +60,7 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 		case s := <-r.sightings:
 			r.sighted(ctx, s)
 		case <-r.check.C():
-			r.check.Reset(p.jittered(checkInterval))
+			r.check.Reset(k.jittered(k.interval()))
 			if !r.watched {
 				r.look(ctx)
 			}
@@ -71,9 +72,9 @@ func (p *Publisher) Run(ctx context.Context, contents <-chan Content) {
 const forever = 1 << 62
 
 // runner is the state of one Run.
-type runner struct {
-	*Publisher
-	want *Content
+type runner[C, S any] struct {
+	*keeper[C, S]
+	want *C
 
 	retry, check clock.Timer
 	failures     *backoff    // after failed attempts, except for rejections
@@ -92,7 +93,7 @@ type runner struct {
 }
 
 // attempt publishes the wanted content, and schedules another attempt if that fails.
-func (r *runner) attempt(ctx context.Context) {
+func (r *runner[C, S]) attempt(ctx context.Context) {
 	r.retry.Stop()
 	r.fighting = false
 	if r.want == nil {
@@ -110,7 +111,7 @@ func (r *runner) attempt(ctx context.Context) {
 		}
 		wait := failures.next(err)
 		r.retry.Reset(wait)
-		r.opt.Observe(Event{Err: err, Retry: wait})
+		r.common.observe(Event{Err: err, Retry: wait})
 		return
 	}
 	r.failures.reset()
@@ -122,20 +123,20 @@ func (r *runner) attempt(ctx context.Context) {
 }
 
 // waiting reports whether the last attempt failed, so that another one is due.
-func (r *runner) waiting() bool { return r.failures.waiting() || r.rejections.waiting() }
+func (r *runner[C, S]) waiting() bool { return r.failures.waiting() || r.rejections.waiting() }
 
 // unfinished returns the delay before another attempt that is necessary although this one has succeeded; 0: none is.
-func (r *runner) unfinished() time.Duration {
-	wait := r.again()
+func (r *runner[C, S]) unfinished() time.Duration {
+	wait := r.kind.again()
 	soon := func(d time.Duration) {
 		if d = max(d, 1); wait == 0 || d < wait {
 			wait = d
 		}
 	}
-	if !r.identity.complete(r.opt.Owners) {
+	if !r.identity.complete(r.common.owners) {
 		soon(r.unknown.next(nil))
 	}
-	if len(r.missing()) > 0 {
+	if len(r.kind.missing()) > 0 {
 		soon(r.restores.next(nil))
 	} else {
 		r.restores.reset()
@@ -144,8 +145,8 @@ func (r *runner) unfinished() time.Duration {
 }
 
 // follow makes sure that the object is watched from its current version on.
-func (r *runner) follow(ctx context.Context) {
-	if r.stop != nil && r.node == r.identity.Node {
+func (r *runner[C, S]) follow(ctx context.Context) {
+	if r.common.poll > 0 || r.stop != nil && r.node == r.identity.Node {
 		return
 	}
 	if r.stop != nil {
@@ -155,16 +156,16 @@ func (r *runner) follow(ctx context.Context) {
 	r.node, r.watched = r.identity.Node, true
 	wait := r.backoff(maxBackoff)
 	wait.min = minReopen
-	w := &watcher{client: r.client, namespace: r.opt.Namespace, name: r.node, version: r.live.resourceVersion, wait: wait, out: r.sightings}
+	w := &watcher{client: r.client, kind: r.kind.name(), collection: r.kind.path(""), name: r.node, version: r.live.resourceVersion, wait: wait, out: r.sightings}
 	r.watching.Go(func() { w.run(ctx) })
 }
 
 // sighted processes an event of the watch.
-func (r *runner) sighted(ctx context.Context, s sighting) {
+func (r *runner[C, S]) sighted(ctx context.Context, s sighting) {
 	switch {
 	case s.err != nil:
 		if r.watched {
-			r.opt.Observe(Event{Notice: "The watch of the NodeFeature ended; restarting it: " + s.err.Error()})
+			r.common.observe(Event{Notice: "The watch of the " + r.kind.name() + " ended; restarting it: " + s.err.Error()})
 		}
 		r.watched = false
 	case s.open:
@@ -175,56 +176,56 @@ func (r *runner) sighted(ctx context.Context, s sighting) {
 	case s.deleted:
 		r.watched = true
 		if s.meta.resourceVersion != "" && r.observeDeleted(s.meta) {
-			r.repair(ctx, "the NodeFeature was deleted")
+			r.repair(ctx, "the "+r.kind.name()+" was deleted")
 		}
 	default:
 		r.watched = true
-		missed := len(r.missing())
+		missed := len(r.kind.missing())
 		if r.observe(s.meta) {
-			r.repair(ctx, "the NodeFeature was changed")
-		} else if missed == 0 && len(r.missing()) > 0 && !r.waiting() {
-			r.opt.Observe(Event{Notice: "the controller misses feature sets of this node; creating them again"})
+			r.repair(ctx, "the "+r.kind.name()+" was changed")
+		} else if missed == 0 && len(r.kind.missing()) > 0 && !r.waiting() {
+			r.common.observe(Event{Notice: "the controller misses feature sets of this node; creating them again"})
 			r.attempt(ctx)
 		}
 	}
 }
 
 // look compares the version of the object with the last written one.
-func (r *runner) look(ctx context.Context) {
+func (r *runner[C, S]) look(ctx context.Context) {
 	if r.live == nil || r.waiting() {
 		r.unsure = true // the next attempt reads the object, or fails if it has changed
 		return
 	}
-	meta, err := r.client.metadata(ctx, nodeFeature(r.opt.Namespace, r.identity.Node))
+	meta, err := r.client.metadata(ctx, r.kind.path(r.identity.Node))
 	switch {
 	case hasCode(err, http.StatusNotFound):
 		r.live, r.absent = nil, true
-		r.repair(ctx, "the NodeFeature was deleted")
+		r.repair(ctx, "the "+r.kind.name()+" was deleted")
 	case ctx.Err() != nil:
 	case err != nil:
 		r.unsure = true
 		wait := r.failures.next(err)
 		r.retry.Reset(wait)
-		r.opt.Observe(Event{Notice: "Cannot read the NodeFeature: " + err.Error(), Retry: wait})
+		r.common.observe(Event{Notice: "Cannot read the " + r.kind.name() + ": " + err.Error(), Retry: wait})
 	case r.observe(meta):
-		r.repair(ctx, "the NodeFeature was changed")
+		r.repair(ctx, "the "+r.kind.name()+" was changed")
 	}
 }
 
 // repair publishes again: the first times immediately, later with a growing delay. It leaves that to an attempt that is due anyway:
 // the change can be the worker's own, if the response to its write was lost.
-func (r *runner) repair(ctx context.Context, why string) {
+func (r *runner[C, S]) repair(ctx context.Context, why string) {
 	if r.waiting() {
 		return
 	}
-	now := r.opt.Clock.Now()
+	now := r.common.clock.Now()
 	for len(r.repairs) > 0 && now.Sub(r.repairs[0]) > repairWindow {
 		r.repairs = r.repairs[1:]
 	}
 	if len(r.repairs) < freeRepairs {
 		r.fights.reset()
 		r.repairs = append(r.repairs, now)
-		r.opt.Observe(Event{Notice: why + " by another client; reading it again"})
+		r.common.observe(Event{Notice: why + " by another client; reading it again"})
 		r.attempt(ctx)
 		return
 	}
@@ -233,15 +234,18 @@ func (r *runner) repair(ctx context.Context, why string) {
 	}
 	wait := r.fights.next(nil)
 	r.fighting = true
-	r.opt.Observe(Event{Notice: why + " by another client again; check whether another worker manages it", Retry: wait})
+	r.common.observe(Event{Notice: why + " by another client again; check whether another program manages it", Retry: wait})
 	r.repairs = append(r.repairs[1:], now)
 	r.retry.Reset(wait)
 }
 
-func (p *Publisher) backoff(most time.Duration) *backoff {
-	return &backoff{clock: p.opt.Clock, rand: p.opt.Rand, max: most}
+// interval returns the mean interval between reads of the object's metadata while there is no watch.
+func (k *keeper[C, S]) interval() time.Duration { return cmp.Or(k.common.poll, checkInterval) }
+
+func (k *keeper[C, S]) backoff(most time.Duration) *backoff {
+	return &backoff{clock: k.common.clock, rand: k.common.rand, max: most}
 }
 
-func (p *Publisher) jittered(mean time.Duration) time.Duration {
-	return time.Duration((0.5 + p.opt.Rand()) * float64(mean))
+func (k *keeper[C, S]) jittered(mean time.Duration) time.Duration {
+	return time.Duration((0.5 + k.common.rand()) * float64(mean))
 }

@@ -24,7 +24,7 @@ func (p *Publisher) Stored(ctx context.Context) (*Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	nf, err := p.client.get(ctx, p.opt.Namespace, id.Node, false)
+	nf, err := p.get(ctx, id.Node, false)
 	if hasCode(err, http.StatusNotFound) {
 		return nil, nil
 	}

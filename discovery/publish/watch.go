@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -30,11 +29,13 @@ type sighting struct {
 
 // watcher watches the metadata of one object by name.
 type watcher struct {
-	client          *Client
-	namespace, name string
-	version         string // resource version to continue from; empty: now
-	wait            *backoff
-	out             chan<- sighting
+	client     *Client
+	kind       string // for messages
+	collection string // the path of all objects
+	name       string
+	version    string // resource version to continue from; empty: now
+	wait       *backoff
+	out        chan<- sighting
 }
 
 // run watches the object until ctx is done. After each interruption it backs off and opens a new watch; if the server says that the last
@@ -70,7 +71,7 @@ func (w *watcher) stream(ctx context.Context) error {
 		q.Set("resourceVersion", w.version)
 	}
 	// Without an explicit resource version the server first sends the existing object, if any.
-	res, err := w.client.send(ctx, http.MethodGet, nodeFeature(w.namespace, "")+"?"+q.Encode(), metadataOnly, "", nil)
+	res, err := w.client.send(ctx, http.MethodGet, w.collection+"?"+q.Encode(), metadataOnly, "", nil)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (w *watcher) stream(ctx context.Context) error {
 			return w.ended(ctx, err)
 		}
 		if event.Type == "ERROR" {
-			return errorEvent(event.Object)
+			return w.failed(event.Object)
 		}
 		var m metav1.PartialObjectMetadata
 		if err := json.Unmarshal(event.Object, &m); err != nil {
@@ -105,7 +106,7 @@ func (w *watcher) ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || isEOF(err) {
 		return nil //nolint:nilerr // normal end
 	}
-	return fmt.Errorf("watch NodeFeature: %w", err)
+	return fmt.Errorf("watch %s: %w", w.kind, err)
 }
 
 func (w *watcher) send(ctx context.Context, s sighting) {
@@ -115,10 +116,11 @@ func (w *watcher) send(ctx context.Context, s sighting) {
 	}
 }
 
-func errorEvent(object []byte) error {
+// failed returns the error in an event.
+func (w *watcher) failed(object []byte) error {
 	var s metav1.Status
 	if err := json.Unmarshal(object, &s); err != nil {
-		return errors.New("watch NodeFeature: the server ended the watch with an unknown error")
+		return fmt.Errorf("watch %s: the server ended the watch with an unknown error", w.kind)
 	}
 	return &StatusError{Code: int(s.Code), Reason: string(s.Reason), Message: s.Message}
 }

@@ -127,7 +127,7 @@ func TestAWatchIsOpenedAgain(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				out := make(chan sighting)
 				w := &watcher{
-					client: &Client{base: "http://server", http: &http.Client{Transport: &answers{tc.answers, note}}}, namespace: "ns", name: "n",
+					client: &Client{base: "http://server", http: &http.Client{Transport: &answers{tc.answers, note}}}, kind: "NodeFeature", collection: collection, name: "n",
 					version: "5", wait: &backoff{clock: clock.RealClock{}, rand: func() float64 { return 1 }, min: minReopen, max: maxBackoff}, out: out,
 				}
 				var running sync.WaitGroup

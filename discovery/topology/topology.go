@@ -55,9 +55,9 @@ type Result struct {
 
 // Content is what Assay publishes in a NodeResourceTopology.
 type Content struct {
-	TopologyPolicies []string
-	Zones            []v1alpha2.Zone
-	Attributes       []v1alpha2.Attribute
+	TopologyPolicies []string             `json:"topologyPolicies"`
+	Zones            []v1alpha2.Zone      `json:"zones"`
+	Attributes       []v1alpha2.Attribute `json:"attributes"`
 }
 
 // Build computes the topology.

@@ -107,3 +107,10 @@ type Resource struct {
 	// available is what no pod holds of it.
 	Available resource.Quantity `json:"available"`
 }
+
+// ManagedByLabel is the label of the program that keeps an object, and ManagedByAssay its value for Assay. Uninstallation deletes the
+// objects that have it.
+const (
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedByAssay = "assay"
+)
