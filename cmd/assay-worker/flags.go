@@ -22,6 +22,11 @@ const defaultPort = 8080
 // options holds the parsed command line.
 type options struct {
 	worker.Options
+	logOptions
+}
+
+// logOptions are the flags that all modes of the program have.
+type logOptions struct {
 	logLevel    slog.LevelVar
 	logFormat   string
 	showVersion bool
@@ -91,7 +96,7 @@ func (opt *options) check(rest []string) error {
 }
 
 // logger returns a logger that writes to w. The configuration may change its level later.
-func (opt *options) logger(w io.Writer) *slog.Logger {
+func (opt *logOptions) logger(w io.Writer) *slog.Logger {
 	h := &slog.HandlerOptions{Level: &opt.logLevel}
 	if opt.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, h))
@@ -99,7 +104,7 @@ func (opt *options) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, h))
 }
 
-func (opt *options) warn(format string, args ...any) {
+func (opt *logOptions) warn(format string, args ...any) {
 	opt.warnings = append(opt.warnings, fmt.Sprintf(format, args...))
 }
 
@@ -154,19 +159,11 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 		opt.warn("-enable-nodefeature-api has no effect: features are always published as a NodeFeature")
 		return nil
 	})
-	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
-		fs.BoolFunc(name, "flag of klog, without effect: the log goes to stderr", func(string) error { return nil })
-	}
-	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
-		fs.Func(name, "flag of klog, without effect: the log goes to stderr", func(string) error {
-			opt.warn("-%s has no effect: the log goes to stderr", name)
-			return nil
-		})
-	}
+	klogFlags(fs, opt.warn)
 }
 
 // verbosity converts klog's levels to the levels of slog.
-func (opt *options) verbosity(s string) error {
+func (opt *logOptions) verbosity(s string) error {
 	n, err := strconv.Atoi(s)
 	if err == nil && n > 0 {
 		opt.logLevel.Set(slog.LevelDebug)

@@ -1,4 +1,5 @@
-// Command assay-worker discovers the features of the host and publishes them as a NodeFeature.
+// Command assay-worker discovers the features of the host and publishes them as a NodeFeature. With the argument "topology" it publishes
+// what pods hold of each NUMA node as a NodeResourceTopology.
 package main
 
 import (
@@ -34,6 +35,9 @@ const (
 
 // run runs the program with the given arguments and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == topologyVerb {
+		return runTopology(ctx, args[1:], stdout, stderr)
+	}
 	opt, err := parseFlags(args, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -126,14 +126,14 @@ func (m *metrics) mounted(missing error) {
 
 // listen opens the port and returns a function that serves it until ctx is done. Opening it first reports a port that is in use as
 // a startup error.
-func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), error) {
+func listen(ctx context.Context, port int, handler http.Handler) (func(context.Context), error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
 	srv := &http.Server{
-		Handler:           m.handler(),
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      10 * time.Second,
@@ -146,47 +146,55 @@ func (m *metrics) listen(ctx context.Context, port int) (func(context.Context), 
 	}, nil
 }
 
-func (m *metrics) handler() http.Handler {
+// probes serves /healthz and /readyz, which fail with the problem that a function returns, and /metrics.
+func probes(healthz, readyz func() (problem string), metrics func(io.Writer) error) http.Handler {
+	probe := func(check func() string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if problem := check(); problem != "" {
+				http.Error(w, problem, http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.WriteString(w, "ok\n")
+		}
+	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", m.healthz)
-	mux.HandleFunc("GET /readyz", m.readyz)
+	mux.HandleFunc("GET /healthz", probe(healthz))
+	mux.HandleFunc("GET /readyz", probe(readyz))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_ = m.write(w)
+		_ = metrics(w)
 	})
 	return mux
 }
 
+func (m *metrics) handler() http.Handler { return probes(m.healthz, m.readyz, m.write) }
+
 // healthz fails if a discovery hangs, because a restart may help. It does not fail if the API server is unavailable.
-func (m *metrics) healthz(w http.ResponseWriter, _ *http.Request) {
+func (m *metrics) healthz() string {
 	m.mu.Lock()
-	hangs := !m.discovery.IsZero() && time.Since(m.discovery) > stuckAfter
-	m.mu.Unlock()
-	if hangs {
-		http.Error(w, "a discovery is stuck", http.StatusServiceUnavailable)
-		return
+	defer m.mu.Unlock()
+	if !m.discovery.IsZero() && time.Since(m.discovery) > stuckAfter {
+		return "a discovery is stuck"
 	}
-	_, _ = io.WriteString(w, "ok\n")
+	return ""
 }
 
 // readyz fails while the published features are not up to date, or without those of a missing /proc or /sys: a rollout of the DaemonSet
 // stops at the first node.
-func (m *metrics) readyz(w http.ResponseWriter, _ *http.Request) {
+func (m *metrics) readyz() string {
 	m.mu.Lock()
-	failing, pending, missing, waiting := m.failing, m.pending, m.missing, m.waiting
-	m.mu.Unlock()
+	defer m.mu.Unlock()
 	switch {
-	case missing != nil:
-		http.Error(w, missing.Error()+"; mount the host's directory there", http.StatusServiceUnavailable)
-	case waiting != "":
-		http.Error(w, "waiting for sources: "+waiting, http.StatusServiceUnavailable)
-	case failing != nil:
-		http.Error(w, "not published: "+failing.Error(), http.StatusServiceUnavailable)
-	case pending:
-		http.Error(w, "nothing published yet", http.StatusServiceUnavailable)
-	default:
-		_, _ = io.WriteString(w, "ok\n")
+	case m.missing != nil:
+		return m.missing.Error() + "; mount the host's directory there"
+	case m.waiting != "":
+		return "waiting for sources: " + m.waiting
+	case m.failing != nil:
+		return "not published: " + m.failing.Error()
+	case m.pending:
+		return "nothing published yet"
 	}
+	return ""
 }
 
 // write writes all metrics in Prometheus' text format, those with NFD's names first.

@@ -118,7 +118,7 @@ func (w *Worker) Run(ctx context.Context, stdout io.Writer) error {
 	defer cancel()
 
 	if w.opt.Port != 0 {
-		serve, err := w.metrics.listen(ctx, w.opt.Port)
+		serve, err := listen(ctx, w.opt.Port, w.metrics.handler())
 		if err != nil {
 			return err
 		}

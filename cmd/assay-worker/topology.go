@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/assay-project/assay/discovery/podres"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/worker"
+	"github.com/assay-project/assay/internal/worker/memory"
+)
+
+// topologyVerb is the first argument of the mode that publishes the NodeResourceTopology of the node.
+const topologyVerb = "topology"
+
+const (
+	// defaultTopologyConfig is where Node Feature Discovery's manifests mount the configuration of its updater.
+	defaultTopologyConfig = "/etc/kubernetes/node-feature-discovery/nfd-topology-updater.conf"
+	defaultKubeletConfig  = "file:///var/lib/kubelet/config.yaml"
+	defaultDevicePlugins  = "/var/lib/kubelet/device-plugins"
+)
+
+// topologyOptions holds the parsed command line of assay-worker topology.
+type topologyOptions struct {
+	worker.TopologyOptions
+	logOptions
+	kubeletURI  string
+	fingerprint bool
+}
+
+// runTopology runs assay-worker topology and returns the exit code.
+func runTopology(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	opt, err := parseTopologyFlags(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case opt.showVersion:
+		_, _ = fmt.Fprintln(stdout, "assay-worker version", build.String())
+		return exitOK
+	}
+	log := opt.logger(stderr)
+	for _, w := range opt.warnings {
+		log.Warn(w)
+	}
+	t, err := worker.NewTopology(opt.TopologyOptions, log)
+	if err == nil {
+		memory.ForgetCode()
+		err = t.Run(ctx, stdout)
+	}
+	if err != nil {
+		log.Error("Stopping assay-worker topology", "error", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// parseTopologyFlags parses the command line. Flags of NFD's topology updater have the same meaning, with one dash or two.
+func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, error) {
+	opt := &topologyOptions{fingerprint: true}
+	t := &opt.TopologyOptions
+	fs := flag.NewFlagSet("assay-worker topology", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&t.ConfigFile, "config", defaultTopologyConfig, "configuration `file` with the excludeList; it need not exist, and is read again")
+	fs.StringVar(&t.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: KUBECONFIG or, in a pod, the service account")
+	fs.StringVar(&t.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of this node; the node name in the service account token takes precedence")
+	fs.IntVar(&t.Port, "port", defaultPort, "`port` of /healthz, /readyz and /metrics; 0: do not serve them")
+	fs.BoolVar(&t.Oneshot, "oneshot", false, "publish once, then exit")
+	fs.BoolVar(&t.NoPublish, "no-publish", false, "print the NodeResourceTopology instead of publishing it")
+	fs.BoolVar(&opt.fingerprint, "pods-fingerprint", true, "publish the fingerprint of the node's pods, by which caching schedulers know which pods the numbers contain")
+	fs.DurationVar(&t.Interval, "sleep-interval", worker.DefaultTopologyInterval,
+		"`interval` between reads of devices, NUMA nodes and configuration; what pods hold is read every 2s; 0: read them after events only")
+	fs.StringVar(&t.Socket, "podresources-socket", podres.DefaultSocket, "`path` of the kubelet's pod resources socket")
+	fs.StringVar(&t.DevicePlugins, "device-plugins", defaultDevicePlugins, "`directory` with the sockets of device plugins")
+	fs.StringVar(&opt.kubeletURI, "kubelet-config-uri", defaultKubeletConfig, "`URI` of the kubelet's configuration: file:///PATH")
+	fs.StringVar(&t.KubeletConfigDir, "kubelet-config-dir", "", "`directory` of drop-ins of the kubelet's configuration, if the kubelet has one")
+	fs.BoolVar(&t.NoWatch, "no-watch", false, "check the published object every 15 minutes instead of watching it")
+	fs.StringVar(&t.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys), native, or auto")
+	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
+	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
+	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
+	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
+	fs.Func("watch-namespace", "flag of NFD, without effect", func(s string) error {
+		if s != "*" && s != "" {
+			opt.warn("-watch-namespace has no effect: pods of all namespaces hold resources of the node")
+		}
+		return nil
+	})
+	fs.Func("api-auth-token-file", "flag of NFD, without effect", func(string) error { return nil })
+	fs.Func("kubelet-state-dir", "flag of NFD, without effect: the kubelet's state files are not read", func(string) error { return nil })
+	fs.Func("metrics", "deprecated flag of NFD: use -port", func(s string) (err error) {
+		t.Port, err = strconv.Atoi(s)
+		return err
+	})
+	klogFlags(fs, opt.warn)
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if err := opt.check(fs.Args()); err != nil {
+		_, _ = fmt.Fprintln(stderr, "assay-worker topology:", err)
+		return nil, err
+	}
+	t.NoFingerprint = !opt.fingerprint
+	return opt, nil
+}
+
+func (opt *topologyOptions) check(rest []string) error {
+	t := &opt.TopologyOptions
+	uri, err := url.Parse(opt.kubeletURI)
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
+	case err != nil || uri.Scheme != "file" || uri.Host != "" || !filepath.IsAbs(uri.Path):
+		return fmt.Errorf("-kubelet-config-uri %q: write file:///PATH of the kubelet's configuration file, which has to be mounted; the configz endpoint is not supported",
+			opt.kubeletURI)
+	case !slices.Contains([]string{"auto", "container", "native"}, t.HostPaths):
+		return fmt.Errorf("-host-paths %q: write auto, container or native", t.HostPaths)
+	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
+		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
+	case t.Interval < 0 || t.Interval > 0 && t.Interval < time.Second:
+		return fmt.Errorf("-sleep-interval %s: write 0 or at least 1s", t.Interval)
+	case t.Port < 0 || t.Port > 65535:
+		return fmt.Errorf("-port %d: write 0 to 65535", t.Port)
+	}
+	t.KubeletConfig = uri.Path
+	return nil
+}
+
+// klogFlags adds flags of klog, which have no effect.
+func klogFlags(fs *flag.FlagSet, warn func(string, ...any)) {
+	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
+		fs.BoolFunc(name, "flag of klog, without effect: the log goes to stderr", func(string) error { return nil })
+	}
+	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
+		fs.Func(name, "flag of klog, without effect: the log goes to stderr", func(string) error {
+			warn("-%s has no effect: the log goes to stderr", name)
+			return nil
+		})
+	}
+}

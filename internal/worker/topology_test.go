@@ -1,0 +1,281 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/assay-project/assay/discovery/host"
+	"github.com/assay-project/assay/discovery/podres"
+	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/discovery/topology"
+)
+
+// kubeletModel is a kubelet with CPUs 0 to 3, of which pods hold some.
+type kubeletModel struct {
+	mu    sync.Mutex
+	held  []int64
+	fail  error
+	calls []string
+}
+
+func (k *kubeletModel) set(fail error, held ...int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.fail, k.held = fail, held
+}
+
+func (k *kubeletModel) took() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := strings.Join(k.calls, "")
+	k.calls = nil
+	return all
+}
+
+func (k *kubeletModel) List(context.Context) ([]podres.Pod, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, "L")
+	return []podres.Pod{{Name: "p", Containers: []podres.Container{{CPUs: k.held}}}}, k.fail
+}
+
+func (k *kubeletModel) Allocatable(context.Context) (*podres.Allocatable, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, "A")
+	return &podres.Allocatable{CPUs: []int64{0, 1, 2, 3}}, k.fail
+}
+
+// looped is a running loop.
+type looped struct {
+	*Topology
+	model  *kubeletModel
+	events chan []string
+
+	mu     sync.Mutex
+	handed []string // available CPUs
+}
+
+func (l *looped) took() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := strings.Join(l.handed, " ")
+	l.handed = nil
+	return all
+}
+
+// runLoop runs the loop until the test ends, in a bubble of synctest.
+func runLoop(t *testing.T, interval time.Duration) *looped {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(config, []byte("cpuManagerPolicy: static\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h, err := host.FromArchive([]byte("-- sys/devices/ --\n-- proc/meminfo --\nMemTotal: 1 kB\n-- proc/version --\nx\n-- sys/devices/system/cpu/online --\n0-3\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &looped{model: &kubeletModel{}, events: make(chan []string)}
+	l.Topology = &Topology{
+		opt: TopologyOptions{KubeletConfig: config, Interval: interval, Socket: filepath.Join(dir, "kubelet.sock")},
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)), host: h, kubelet: l.model, clock: clock.RealClock{},
+		metrics: newTopologyMetrics("n1"), problems: map[string]bool{},
+		hand: func(c topology.Content) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.handed = append(l.handed, c.Zones[0].Resources[0].Available.String())
+		},
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { l.loop(ctx, l.events); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+	return l
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (l *looped) expect(t *testing.T, what, want string) {
+	t.Helper()
+	if got := l.took(); got != want {
+		t.Errorf("%s: handed over %q, want %q", what, got, want)
+	}
+}
+
+func TestTopologyIsHandedOverWhenItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 30*time.Second)
+		l.expect(t, "at the start", "4")
+		if got := l.model.took(); got != "ALA" {
+			t.Errorf("calls at the start: %s", got)
+		}
+		after(time.Minute)
+		l.expect(t, "while idle", "")
+		if got := strings.Count(l.model.took(), "A"); got != 4 {
+			t.Errorf("%d reads of what is allocatable within a minute, want 4", got)
+		}
+		l.model.set(nil, 0, 1)
+		after(listInterval)
+		l.expect(t, "after a pod started", "2")
+		l.model.set(nil)
+		after(listInterval)
+		l.expect(t, "after it ended", "4")
+	})
+}
+
+// TestWithoutAnInterval: an event causes the only reads of what is allocatable.
+func TestWithoutAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 0)
+		l.model.took()
+		after(time.Hour)
+		if got := l.model.took(); strings.Contains(got, "A") {
+			t.Errorf("calls: %s", got)
+		}
+		l.events <- []string{kubeletSource}
+		synctest.Wait()
+		if got := l.model.took(); got != "ALA" {
+			t.Errorf("calls after an event: %s", got)
+		}
+	})
+}
+
+// TestStormOfEvents sends 100 events a second while pods start and stop.
+func TestStormOfEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 30*time.Second)
+		l.took()
+		l.model.took()
+		for i := range 1000 {
+			l.model.set(nil, []int64{0, 1, 2}[:i%3]...)
+			select {
+			case l.events <- []string{kubeletSource}:
+			default: // the loop waits
+			}
+			after(10 * time.Millisecond)
+		}
+		if n := len(strings.Fields(l.took())); n < 2 || n > 11 {
+			t.Errorf("%d topologies handed over within ten seconds, want at most one a second", n)
+		}
+		if n := len(l.model.took()); n > 80 {
+			t.Errorf("%d calls of the kubelet within ten seconds", n)
+		}
+		l.model.set(nil, 0)
+		after(2 * listInterval)
+		if got := strings.Fields(l.took()); len(got) > 0 && got[len(got)-1] != "3" {
+			t.Errorf("the last one has %s CPUs available, want 3", got[len(got)-1])
+		}
+	})
+}
+
+// TestKubeletIsAway: the published object stays, and the first answer is read completely.
+func TestKubeletIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 30*time.Second)
+		l.took()
+		l.metrics.published(publish.Event{Change: publish.Created})
+		l.model.set(errors.New("connection refused"), 0)
+		l.model.took()
+		after(10 * time.Minute)
+		l.expect(t, "while the kubelet is away", "")
+		if n := len(l.model.took()); n < 10 || n > 40 {
+			t.Errorf("%d calls within ten minutes, want about one in 30 seconds", n)
+		}
+		scrape(t, l, "assay_topology_kubelet_up 0\n")
+		if problem := l.metrics.readyz(); problem != "" {
+			t.Errorf("not ready while the kubelet is away: %s", problem)
+		}
+		l.model.set(nil, 0)
+		after(maxKubeletBackoff)
+		l.expect(t, "when the kubelet is back", "3")
+		scrape(t, l, "assay_topology_kubelet_up 1\n")
+	})
+}
+
+// TestKubeletIsBusy: another client has exhausted the kubelet's rate limit, which is not an error.
+func TestKubeletIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 30*time.Second)
+		l.model.set(&podres.StatusError{Code: 8})
+		after(listInterval)
+		scrape(t, l, "nfd_topology_updater_scan_errors_total 0\n", "assay_topology_rate_limited_total 1\n", "assay_topology_kubelet_up 1\n")
+	})
+}
+
+func scrape(t *testing.T, l *looped, lines ...string) {
+	t.Helper()
+	r := httptest.NewRecorder()
+	l.metrics.handler().ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range lines {
+		if !strings.Contains(r.Body.String(), "\n"+line) {
+			t.Errorf("no line %q in\n%s", line, r.Body.String())
+		}
+	}
+}
+
+func TestTopologyReadiness(t *testing.T) {
+	m := newTopologyMetrics("n1")
+	for _, step := range []struct {
+		event publish.Event
+		want  string
+	}{
+		{publish.Event{Notice: "x"}, "nothing published yet"},
+		{publish.Event{Err: errors.New("no such kind")}, "not published: no such kind"},
+		{publish.Event{Change: publish.Created}, ""},
+		{publish.Event{Err: errors.New("away")}, "not published: away"},
+		{publish.Event{Change: publish.Unchanged}, ""},
+	} {
+		m.published(step.event)
+		if got := m.readyz(); got != step.want {
+			t.Errorf("after %+v: %q, want %q", step.event, got, step.want)
+		}
+	}
+	m = newTopologyMetrics("n1")
+	m.failed(errors.New("no socket"))
+	if got := m.readyz(); got != "no socket" {
+		t.Errorf("before the first answer: %q", got)
+	}
+}
+
+func TestExcludeListOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "conf")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := readExcludes(file); got != nil || err != nil {
+		t.Errorf("without a file: %v, %v", got, err)
+	}
+	write("# nothing\n")
+	if got, err := readExcludes(file); got != nil || err != nil {
+		t.Errorf("an empty file: %v, %v", got, err)
+	}
+	write("excludeList:\n  '*': [memory]\n  n1: ['vendor/*']\n")
+	if got, err := readExcludes(file); err != nil || len(got["*"]) != 1 || len(got["n1"]) != 1 {
+		t.Errorf("excludes %v, error %v", got, err)
+	}
+	write("excludelist: {}\n")
+	if _, err := readExcludes(file); err == nil || !strings.Contains(err.Error(), "the only key is excludeList") {
+		t.Errorf("error %v", err)
+	}
+}
