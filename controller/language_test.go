@@ -78,7 +78,7 @@ func TestAFailedNodeKeepsItsLabelsAndTheOthersGoOn(t *testing.T) {
 	w.labels("rejected-2", M{"example.com/version": "two"})
 	w.labels("rejected-1", M{"example.com/version": "one"})
 	w.event("rejected-1", "NodeRejected", "rejected-1 has 16 GiB")
-	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionTrue, "1 nodes are kept as they were", "first rejected-1", "rejected-1 has 16 GiB")
+	w.condition(r, nfdv1alpha1.ConditionRejecting, metav1.ConditionTrue, "kept unchanged: 1 node,", "first rejected-1", "rejected-1 has 16 GiB")
 	if got := gauge(t, "assay_nodes_failed"); got < 1 {
 		t.Errorf("assay_nodes_failed is %v", got)
 	}

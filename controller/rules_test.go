@@ -72,7 +72,7 @@ func TestWhatFailsOnANodeIsReported(t *testing.T) {
 	two := w.rule("two", `{rules: [{name: two, labels: {both: "2"}}]}`)
 	w.start()
 	w.labels("n1", M{"x": "", "short": "1", "too-long": "", "both": "2"})
-	w.condition(compare, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "on 1 nodes", "n1", "seven")
+	w.condition(compare, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "on 1 node;", "n1", "seven")
 	w.condition(value, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "too-long")
 	w.condition(two, nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue, "two/two keeps it")
 	w.event("compare", "RuleFailed")

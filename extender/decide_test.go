@@ -151,7 +151,7 @@ func TestFilter(t *testing.T) {
 			reason: "without a webhook, only the event reports the error",
 			pod:    pod("ml", nil, map[string]string{"assay.dev/required-features": "matchFeatures: 7"}), names: []string{"n2"}, want: []string{},
 			failed: map[string]string{"n2": "node feature requirement not met: metadata.annotations[assay.dev/required-features]: Invalid value: " +
-				"matchFeatures cannot be a number; it must be YAML with matchFeatures, matchAny, conditions"},
+				"matchFeatures cannot be a number; expected a map with matchFeatures, matchAny or conditions"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

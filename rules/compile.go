@@ -292,28 +292,34 @@ func (c *compiler) nodeCondition(path *field.Path, r *rule, in *nfdv1alpha1.Node
 		kind: c.text(path.Child("type"), in.Type, expr.Strict), status: c.text(path.Child("status"), in.Status, expr.Strict),
 		reason: c.text(path.Child("reason"), in.Reason, expr.Strict), message: c.text(path.Child("message"), in.Message, expr.Free),
 	}
-	if n.kind == nil || n.status == nil || n.reason == nil || n.message == nil {
-		return
-	}
-	if n.kind.IsLiteral() {
+	ok := n.kind != nil
+	if ok && n.kind.IsLiteral() {
 		if verdict := r.keys.ConditionType(literal(n.kind)); !verdict.OK() {
 			c.report.add(field.Invalid(path.Child("type"), in.Type, verdict.Message()))
-			return
+			ok = false
 		}
 	}
-	// One part may be computed while another is wrong on every node.
-	said := [3]string{string(corev1.ConditionTrue)}
-	for i, part := range n.parts() {
-		if part.IsLiteral() {
-			said[i] = literal(part)
-		}
-	}
+	// Each part alone: one may be computed while another is wrong on every node, and several may be wrong.
 	const valid = "example.com/Valid"
-	if verdict := (&keys.Policy{}).Condition(valid, keys.FormatCondition(said[0], said[1], said[2])); !verdict.OK() {
-		c.report.add(field.Invalid(path, in.Type, strings.Replace(verdict.Message(), valid, clip.Text(in.Type, maxShown), 1)))
-		return
+	for i, part := range n.parts() {
+		if part == nil {
+			ok = false
+			continue
+		}
+		if !part.IsLiteral() {
+			continue
+		}
+		said := [3]string{string(corev1.ConditionTrue)}
+		said[i] = literal(part)
+		if verdict := (&keys.Policy{}).Condition(valid, keys.FormatCondition(said[0], said[1], said[2])); !verdict.OK() {
+			name := []string{"status", "reason", "message"}[i]
+			c.report.add(field.Invalid(path.Child(name), said[i], strings.Replace(verdict.Message(), valid, clip.Text(in.Type, maxShown), 1)))
+			ok = false
+		}
 	}
-	r.nodeConditions = append(r.nodeConditions, n)
+	if ok {
+		r.nodeConditions = append(r.nodeConditions, n)
+	}
 }
 
 // forbidOutputs rejects outputs that the phase of a rule cannot write.

@@ -36,6 +36,9 @@ func (p Preview) nodes() string {
 	if p.Nodes < p.All {
 		return fmt.Sprintf("%d nodes (of %d)", p.Nodes, p.All)
 	}
+	if p.Nodes == 1 {
+		return "1 node"
+	}
 	return fmt.Sprintf("%d nodes", p.Nodes)
 }
 

@@ -71,8 +71,8 @@ func (s *Server) reply(ctx context.Context, w http.ResponseWriter, review *admis
 // earlyKey marks the context of a review in mutating admission, which runs before the API server validates the schema.
 type earlyKey struct{}
 
-// early reports whether this is the review in mutating admission: it rejects the same objects as the other review, but has no
-// warnings.
+// early reports whether this is the review in mutating admission: it rejects the same objects as the other review, and has warnings
+// for these only.
 func early(ctx context.Context) bool { return ctx.Value(earlyKey{}) != nil }
 
 // answer reviews a body when its turn comes. A review that exceeds the API server's timeout continues, keeps its turn and memory,
@@ -127,7 +127,7 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	if err != nil {
 		return internal(req, err)
 	}
-	if early(ctx) {
+	if early(ctx) && len(v.Errors) == 0 {
 		v.Warnings = nil
 	}
 	return v.response(req)

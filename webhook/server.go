@@ -58,7 +58,7 @@ const (
 const (
 	// ReviewPath serves AdmissionReviews of all kinds.
 	ReviewPath = "/review"
-	// EarlyReviewPath serves reviews of Assay's own kinds in mutating admission. It responds like ReviewPath, but without warnings,
+	// EarlyReviewPath serves reviews of Assay's own kinds in mutating admission. It responds like ReviewPath, but has warnings for rejected objects only,
 	// and never changes an object.
 	EarlyReviewPath = "/review/early"
 	// HealthPath returns 200 as soon as the server is serving.

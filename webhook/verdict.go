@@ -40,7 +40,7 @@ type verdict struct {
 	patch []byte
 }
 
-// response returns the response for the verdict. A rejected object gets errors only, no warnings.
+// response returns the response for the verdict. A rejected object gets its warnings too, so that its author can fix all at once.
 func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	if len(v.Errors) == 0 {
 		r := &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true, Warnings: worst(v.Warnings)}
@@ -68,7 +68,7 @@ func (v *verdict) response(req *admissionv1.AdmissionRequest) *admissionv1.Admis
 	}
 	status := apierrors.NewInvalid(schema.GroupKind{Group: req.Kind.Group, Kind: req.Kind.Kind}, name, errs).Status()
 	status.Message = list(req, name, errs)
-	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &status}
+	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &status, Warnings: worst(v.Warnings)}
 }
 
 // list returns the message of a rejection: one line for one error, a list for several.

@@ -6,7 +6,6 @@ package schemacheck
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -112,7 +111,7 @@ func (k *kind) metadata(u *unstructured.Unstructured) field.ErrorList {
 	case k.namespaced && namespace == "":
 		u.SetNamespace("default") // the default of kubectl
 	case !k.namespaced && namespace != "":
-		errs = append(errs, field.Forbidden(path.Child("namespace"), fmt.Sprintf("%s is cluster-scoped; remove the namespace", u.GetKind())))
+		u.SetNamespace("") // the API server ignores it
 	}
 	return errs
 }

@@ -62,11 +62,12 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []warning.Warning {
 	return l.out
 }
 
-// Matchers returns the warnings about matchFeatures and matchAny alone, for example of a NodeFeatureRequest. path is the path of
+// Matchers returns the warnings about matchFeatures, matchAny and conditions alone, for example of a NodeFeatureRequest. path is the path of
 // their parent.
 func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(at, r, t) })
+	l.conditions(path, r.Conditions, "")
 	return l.out
 }
 
@@ -158,6 +159,7 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(at, r, t) })
 	l.everyNode(path, r)
 	l.noOutput(path, r)
+	l.language(path, r)
 	l.taints(path, r)
 	l.templateData(path, "labelsTemplate", r.LabelsTemplate)
 	l.templateData(path, "varsTemplate", r.VarsTemplate)
@@ -198,6 +200,7 @@ func (l *linter) references(path *field.Path, value string) {
 		for _, ref := range reference.FindAllString(e, -1) {
 			l.reference(path, ref[1:])
 		}
+		l.instances(path, e)
 	}
 }
 
@@ -236,7 +239,11 @@ func (l *linter) everyNode(path *field.Path, r *nfdv1alpha1.Rule) {
 		return
 	}
 	if len(r.Taints) > 0 {
-		l.warn(path.Child("taints"), warning.Dangerous, "the rule has no matcher: it taints every node")
+		l.warn(path, warning.Dangerous, "the rule has no matcher: it taints every node")
+		return
+	}
+	if l.Group {
+		l.warn(path, warning.Suspicious, "the rule has no matcher: every node is in the group")
 		return
 	}
 	if r.Loop != nil || !static(r.Labels) || !static(r.ExtendedResources) || !static(r.Annotations) {

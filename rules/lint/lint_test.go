@@ -195,7 +195,7 @@ func TestWhatSourcesNeverPublish(t *testing.T) {
 		"LabelAsFeature":   {`{feature: network-sriov.capable, matchExpressions: {x: {op: Exists}}}`, "network-sriov.capable is the name of a label; the features of network are network.device"},
 		"VendorOfCPUID":    {`{feature: cpu.model, matchExpressions: {vendor_id: {op: In, value: [GenuineIntel]}}}`, `matchExpressions[vendor_id].value[0]: vendor_id is never "GenuineIntel": write Intel`},
 		"RotationalFalse":  {`{feature: storage.block, matchExpressions: {rotational: {op: In, value: ["false"]}}}`, `rotational is never "false": it is 0 or 1`},
-		"NUMATrue":         {`{feature: memory.numa, matchExpressions: {is_numa: {op: In, value: ["True"]}}}`, `is_numa is never "True": it is false or true`},
+		"NUMATrue":         {`{feature: memory.numa, matchExpressions: {is_numa: {op: In, value: ["True"]}}}`, `is_numa is never "True": write true`},
 		"NUMAExists":       {`{feature: memory.numa, matchExpressions: {is_numa: {op: Exists}}}`, "is_numa is false where it is not true, and exists on either; write op: IsTrue"},
 		"USBProduct":       {`{feature: usb.device, matchExpressions: {class: {op: In, value: ["6238"]}}}`, `"6238" looks like a product; did you mean device?`},
 	} {

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -80,6 +81,10 @@ func (l *linter) element(path func() *field.Path, name string, f knownFeature, k
 	}
 	near := nearest(key, f.elements)
 	switch {
+	case name == "cpu.cpuid" && (near == "" || !sameButTypo(key, near)):
+		if family := familyOf(key); family != "" {
+			l.warn(path(), warning.Suspicious, "%s has no %s; did you mean one of %s?", name, key, family)
+		}
 	case near != "" && f.open && !sameButTypo(key, near):
 	case near != "":
 		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", name, key, near)
@@ -104,11 +109,16 @@ func (l *linter) expression(at place, name, key string, e *nfdv1alpha1.MatchExpr
 		l.warn(at.path(), warning.Suspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
 	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
 		l.warn(at.path(), warning.Suspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
-	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger:
+	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger && integers(e.Value):
 		l.warn(at.path(), warning.Defect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
 	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
 		l.warn(at.path(), warning.Suspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
 	}
+}
+
+// integers reports whether all values are integers; other ones are errors, which say the same.
+func integers(values []string) bool {
+	return !slices.ContainsFunc(values, func(v string) bool { _, err := strconv.ParseInt(v, 10, 64); return err != nil })
 }
 
 // reference warns about a dynamic value without an element.
@@ -123,8 +133,9 @@ func (l *linter) reference(path *field.Path, ref string) {
 		switch {
 		case strings.ToLower(name) != name:
 			l.warn(path, warning.Suspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
+		case !f.attributes && f.instances && l.counted(path, name, f, element):
 		case !f.attributes && f.instances:
-			l.warn(path, warning.Defect, "%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, element)
+			l.warn(path, warning.Defect, "%s", instead(name, f, element))
 		case f.attributes:
 			l.element(func() *field.Path { return path }, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
 		}

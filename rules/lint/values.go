@@ -11,6 +11,8 @@ import (
 var (
 	boolean = []string{"false", "true"}
 	digit   = []string{"0", "1"} // values of boolean files in sysfs
+	// operstate has the values of operstates in the kernel's net/core/net-sysfs.c.
+	operstate = []string{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"}
 )
 
 // closed maps elements with a fixed set of values, by feature and element, to the values.
@@ -27,9 +29,15 @@ var closed = map[string]map[string][]string{
 	"memory.numa":                 {"is_numa": boolean},
 	"memory.swap":                 {"enabled": boolean},
 	"memory.transparenthugepages": {"enabled": boolean},
-	"storage.block":               {"dax": digit, "rotational": digit},
-	"storage.device":              {"dax": digit, "rotational": digit},
-	"system.tpm":                  {"present": boolean},
+	"network.device":              {"operstate": operstate},
+	"network.virtual":             {"operstate": operstate},
+	// The kernel's drivers/infiniband/core/sysfs.c, without numbers and in lower case.
+	"rdma.device": {"state": {"nop", "down", "init", "armed", "active", "active_defer", "unknown"}, "link_layer": {"InfiniBand", "Ethernet", "Unspecified"}},
+	// The kernel's drivers/nvme/host/sysfs.c.
+	"storage.nvme":   {"state": {"new", "live", "resetting", "connecting", "deleting", "deleting (no IO)", "dead"}, "cntrltype": {"reserved", "io", "discovery", "admin"}},
+	"storage.block":  {"dax": digit, "rotational": digit},
+	"storage.device": {"dax": digit, "rotational": digit},
+	"system.tpm":     {"present": boolean},
 }
 
 // everywhere lists elements that exist on all nodes with the value true or false.
@@ -57,10 +65,34 @@ func (l *linter) values(at place, name, key string, e *nfdv1alpha1.MatchExpressi
 	for i, v := range e.Value {
 		right := cpuVendors[strings.ToLower(v)]
 		switch {
+		case name == "system.dmiid" && key == "chassis_type" && !isNumber(v):
+			l.warn(at.value(i), warning.Suspicious, "chassis_type is a number of the SMBIOS specification, such as 3 for a desktop or 23 for a rack mount chassis, and never %q", v)
+		case known != nil && !slices.Contains(known, v) && like(v, known) != "":
+			l.warn(at.value(i), warning.Suspicious, "%s is never %q: write %s", key, v, like(v, known))
 		case known != nil && !slices.Contains(known, v):
-			l.warn(at.value(i), warning.Suspicious, "%s is never %q: it is %s", key, v, strings.Join(known, " or "))
+			l.warn(at.value(i), warning.Suspicious, "%s is never %q: it is %s", key, v, oneOf(known))
 		case name == "cpu.model" && key == "vendor_id" && right != "" && right != v:
 			l.warn(at.value(i), warning.Suspicious, "vendor_id is never %q: write %s", v, right)
 		}
 	}
+}
+
+// like returns the value that differs only in case and separators, and "" if there is none.
+func like(v string, known []string) string {
+	for _, k := range known {
+		if strings.EqualFold(separators.Replace(k), separators.Replace(v)) {
+			return k
+		}
+	}
+	return ""
+}
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// oneOf lists the values of an element.
+func oneOf(known []string) string {
+	if len(known) > 2 {
+		return "one of " + strings.Join(known, ", ")
+	}
+	return strings.Join(known, " or ")
 }

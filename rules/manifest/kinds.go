@@ -20,6 +20,8 @@ const (
 	KindGroup    = "NodeFeatureGroup"
 	KindRequest  = "NodeFeatureRequest"
 	KindPolicy   = "NodeFeatureSchedulingPolicy"
+	KindSet      = "NodeFeatureSet"
+	KindShape    = "NodeShape"
 )
 
 var (
@@ -38,7 +40,12 @@ var kinds = map[string]struct {
 	KindTemplate: {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureRuleTemplate]()},
 	KindRequest:  {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureRequest]()},
 	KindPolicy:   {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSchedulingPolicy]()},
+	KindSet:      {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSet]()},
+	KindShape:    {assayVersion, reflect.TypeFor[assayv1alpha1.NodeShape]()},
 }
+
+// clusterScoped are the kinds whose objects are in no namespace.
+var clusterScoped = map[string]bool{KindRule: true, KindTemplate: true, KindPolicy: true, KindShape: true}
 
 // openShiftGroup is the API group of NFD's kinds in OpenShift's NFD operator.
 const openShiftGroup = "nfd.openshift.io/"
@@ -81,6 +88,9 @@ func (d *Document) CheckType() []Problem {
 			w.problem(d.Child("apiVersion"), Error, "kind", "apiVersion", "is %s; %s is of %s", d.APIVersion, d.Kind, kind.apiVersion)
 		}
 	}
+	if namespace := d.Child("metadata", "namespace"); namespace != nil && clusterScoped[d.Kind] {
+		w.problem(namespace, Warning, "namespace", "metadata.namespace", "a %s is in no namespace: the API server ignores it; remove it", d.Kind)
+	}
 	if d.Name == "" && text(d.Child("metadata", "generateName")) == "" {
 		w.problem(nodeOr(d.Child("metadata"), d.Root), Error, "required", "metadata.name", "missing; every object needs a name")
 	}
@@ -88,7 +98,7 @@ func (d *Document) CheckType() []Problem {
 		w.problem(d.Child("metadata", "name"), Error, "invalid", "metadata.name", "invalid name %q: write up to %d lower-case letters, "+
 			"digits, '-' and '.', with a letter or digit at both ends", d.Name, validation.DNS1123SubdomainMaxLength)
 	}
-	if d.Child("spec") == nil {
+	if d.Child("spec") == nil && d.Kind != KindShape && !d.Suspect("spec") {
 		w.problem(d.Root, Error, "required", "spec", "missing%s", didYouMeanField("spec", d.Root))
 	}
 	return w.problems

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,25 +22,31 @@ func (d *Document) Locate(path string) Position {
 	return yamltree.At(last)
 }
 
-// Suspect reports whether Decode has reported a problem in a field, in one that contains it, or in a direct child: other problems
-// of the field are then probably consequences.
+// Suspect reports whether Decode has reported a problem in a field, in one that contains it, or in a direct child, or that a field at
+// another place belongs into it: other problems of the field are then probably consequences.
 func (d *Document) Suspect(path string) bool {
+	for _, field := range d.moved {
+		if field == path || strings.HasPrefix(field, path+".") || strings.HasPrefix(field, path+"[") {
+			return true
+		}
+	}
+	if slices.Contains(d.partial, path) {
+		return true
+	}
 	chain := d.follow(path)
 	for _, n := range chain {
 		if d.bad[n] {
 			return true
 		}
 	}
-	last := chain[len(chain)-1]
-	if last == d.Root {
+	if len(chain) == 1 {
 		return false
 	}
-	for _, c := range last.Content {
-		if d.bad[c] {
-			return true
-		}
+	value := chain[len(chain)-1]
+	if before := chain[len(chain)-2]; !slices.Contains(before.Content, value) {
+		value = before // follow adds the key of a map or list behind it
 	}
-	return false
+	return slices.ContainsFunc(value.Content, func(n *yaml.Node) bool { return d.bad[n] })
 }
 
 // Problem creates a Problem from a compiler's message about a field. If the message contains a position in a string, this becomes

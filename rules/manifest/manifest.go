@@ -85,6 +85,9 @@ type Document struct {
 	file   *File
 	prefix string              // of paths, if the document is an item of a List
 	bad    map[*yaml.Node]bool // nodes of the wrong type
+	json   bool                // decoded from JSON: there is no source
+	// moved are the paths to which fields belong that are at another place, and partial the paths of matchers that lack a part.
+	moved, partial []string
 }
 
 // File returns the file that contains the document.

@@ -48,7 +48,9 @@ func FromJSON(raw []byte) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDocument(&File{}, root, ""), nil
+	d := newDocument(&File{}, root, "")
+	d.json = true
+	return d, nil
 }
 
 // document adds one object, or the items of a List.

@@ -10,7 +10,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/suggest"
 	"github.com/assay-project/assay/rules/yamltree"
 )
 
@@ -26,7 +29,8 @@ func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
 		return w.problems
 	}
 	if err := json.Unmarshal(yamltree.JSON(clean), out); err != nil {
-		w.problem(n, Error, "type", path, "%s", strings.TrimPrefix(err.Error(), "json: "))
+		// walk has checked each value alone, so the decoder has only its own limits left.
+		w.problem(n, Error, "type", path, "the object cannot be decoded: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return w.problems
 }
@@ -35,6 +39,8 @@ func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
 type walker struct {
 	doc      *Document
 	problems []Problem
+	levels   []level              // structs around the current node, outermost first
+	first    map[string]*repeated // problems that later entries of a list may have too
 }
 
 func (w *walker) problem(n *yaml.Node, s Severity, code, path, format string, args ...any) {
@@ -67,6 +73,11 @@ var (
 	setType        = reflect.TypeFor[nfdv1alpha1.MatchExpressionSet]()
 	expressionType = reflect.TypeFor[nfdv1alpha1.MatchExpression]()
 	valueType      = reflect.TypeFor[nfdv1alpha1.MatchValue]()
+	conditionType  = reflect.TypeFor[nfdv1alpha1.Condition]()
+	alternative    = reflect.TypeFor[nfdv1alpha1.MatchAnyElem]()
+	selectorType   = reflect.TypeFor[metav1.LabelSelector]()
+	durationType   = reflect.TypeFor[metav1.Duration]()
+	timeType       = reflect.TypeFor[metav1.Time]()
 	unmarshaler    = reflect.TypeFor[json.Unmarshaler]()
 )
 
@@ -78,8 +89,11 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	if why := w.tagged(n); why != "" {
 		return w.wrong(n, "yaml-tag", path, "%s", why)
 	}
+	if t == durationType && !yamltree.IsNull(n) {
+		return w.duration(n, path)
+	}
 	if reflect.PointerTo(t).Implements(unmarshaler) {
-		return w.opaque(n, path)
+		return w.opaque(n, t, path)
 	}
 	if yamltree.IsNull(n) {
 		return w.null(n, t, path)
@@ -99,25 +113,55 @@ func (w *walker) walk(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 		}
 	case reflect.Interface:
 	default:
-		if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
-			return w.wrong(n, "type", path, "expected a number, found %s", yamltree.Describe(n))
-		}
+		return w.number(n, t, path)
 	}
 	return n
 }
 
-// opaque reports only values that YAML misreads.
-func (w *walker) opaque(n *yaml.Node, path string) *yaml.Node {
+func (w *walker) number(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	switch {
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" && n.ShortTag() != "!!float":
+		return w.wrong(n, "type", path, "expected a number, found %s", yamltree.Describe(n))
+	case json.Unmarshal(yamltree.JSON(n), reflect.New(t).Interface()) != nil:
+		return w.wrong(n, "type", path, "expected a whole number of %d bits, found %s", t.Bits(), n.Value)
+	}
+	return n
+}
+
+// duration checks a duration, which the API server accepts in the form of the CRDs only.
+func (w *walker) duration(n *yaml.Node, path string) *yaml.Node {
+	if err := CheckDuration(n.Value); err != nil || n.Kind != yaml.ScalarNode {
+		if n.Kind != yaml.ScalarNode {
+			return w.wrong(n, "type", path, "expected a duration such as 90s, 10m or 1h, found %s", yamltree.Describe(n))
+		}
+		return w.wrong(n, "type", path, "%s", err)
+	}
+	return n
+}
+
+// opaque reports values that YAML misreads, and those that the type does not decode.
+func (w *walker) opaque(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	w.misread(n, path)
+	if json.Unmarshal(yamltree.JSON(n), reflect.New(t).Interface()) == nil {
+		return n
+	}
+	if t == timeType {
+		return w.wrong(n, "type", path, "expected a time such as 2026-01-31T12:00:00Z, found %s", yamltree.Describe(n))
+	}
+	return w.wrong(n, "type", path, "invalid value: found %s", yamltree.Describe(n))
+}
+
+// misread reports only values that YAML misreads.
+func (w *walker) misread(n *yaml.Node, path string) {
 	for i, c := range n.Content {
 		if why := w.tagged(c); why != "" {
 			w.problem(c, Error, "yaml-tag", path, "%s", why)
 		} else if n.Kind == yaml.MappingNode && i%2 == 1 {
-			w.opaque(c, path+"."+n.Content[i-1].Value)
+			w.misread(c, path+"."+n.Content[i-1].Value)
 		} else if n.Kind == yaml.SequenceNode {
-			w.opaque(c, fmt.Sprintf("%s[%d]", path, i))
+			w.misread(c, fmt.Sprintf("%s[%d]", path, i))
 		}
 	}
-	return n
 }
 
 func (w *walker) null(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
@@ -165,6 +209,11 @@ func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 		return w.wrong(n, "type", path, "expected a string, found %s", yamltree.Describe(n))
 	}
 	if n.ShortTag() != "!!str" && n.ShortTag() != "!!timestamp" {
+		if w.doc.json {
+			// JSON has the value that YAML made of the text, not the text.
+			return w.wrong(n, "type", path, "expected a string, found %s; without quotes, YAML reads 0200 as 128 and yes as true: "+
+				"quote what you wrote, assay lint shows it", yamltree.Describe(n))
+		}
 		return w.wrong(n, "type", path, "expected a string, found %s; quote it: %q", yamltree.Describe(n), n.Value)
 	}
 	if yamltree.OldBoolean(n) {
@@ -174,10 +223,16 @@ func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 }
 
 func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if t.Elem() == baseType && n.Kind == yaml.ScalarNode && !w.doc.json && Locator(n.Value) {
+		n = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
+	}
 	if n.Kind != yaml.SequenceNode {
-		hint := ""
-		if t == valueType && n.Kind == yaml.ScalarNode {
+		hint := listForm(n, t.Elem())
+		switch {
+		case t == valueType && n.Kind == yaml.ScalarNode:
 			hint = fixable
+		case t.Elem() == baseType && n.Kind == yaml.ScalarNode:
+			hint = fmt.Sprintf("; write [{name: %s}] for the NodeFeatureRuleTemplate of this name", n.Value)
 		}
 		return w.wrong(n, "type", path, "expected a list, found %s%s", yamltree.Describe(n), hint)
 	}
@@ -224,25 +279,42 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	}
 	if n.Kind != yaml.MappingNode {
 		hint := ""
-		if t == expressionType && plain(n) {
+		switch {
+		case t == expressionType && plain(n):
 			hint = fixable
+		case t == conditionType && yamltree.IsString(n):
+			hint = conditionForm(n.Value)
+		case n.Kind == yaml.SequenceNode && len(n.Content) == 1 && n.Content[0].Kind == yaml.MappingNode:
+			hint = "; write its entry without the dash"
 		}
 		return w.wrong(n, "type", path, "expected a map of fields, found %s%s", yamltree.Describe(n), hint)
 	}
+	w.levels = append(w.levels, level{t, path})
+	defer func() { w.levels = w.levels[:len(w.levels)-1] }()
 	known := fieldsOf(t)
 	out := *n
 	out.Content = nil
+	var places []place
+	moved := map[place][]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		field := strings.TrimPrefix(path+"."+key.Value, ".")
 		ft, ok := known.types[key.Value]
 		if !ok {
-			w.unknown(n, key, t, known.names, field)
+			if at, ok := w.unknown(n, key, t, known.names, field); ok {
+				if moved[at] == nil {
+					places = append(places, at)
+				}
+				moved[at] = append(moved[at], key)
+			}
 			continue
 		}
 		if clean := w.walk(value, ft, field); clean != nil {
 			out.Content = append(out.Content, key, clean)
 		}
+	}
+	for _, at := range places {
+		w.misplaced(n, at, moved[at])
 	}
 	return &out
 }
@@ -258,31 +330,58 @@ func valueOf(mapping, key *yaml.Node) *yaml.Node {
 	return mapping.Content[slices.Index(mapping.Content, key)+1]
 }
 
-// unknown reports an unknown field. The API server would drop it, and a rule without a matcher matches more nodes.
-func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) {
-	hint := yamltree.DidYouMean(key.Value, names)
-	switch {
+// unknown reports an unknown field. The API server would drop it, and a rule without a matcher matches more nodes. If the field
+// belongs elsewhere, unknown returns the place instead, since other fields may belong there too.
+func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string, path string) (at place, elsewhere bool) {
+	if t == termType || t == expressionType || t == alternative { // without the unknown field, it would have another meaning
+		w.doc.bad[parent] = true
+		if matchers := strings.LastIndex(path, ".match"); matchers >= 0 {
+			rule := path[:matchers]
+			if any := strings.LastIndex(rule, ".matchAny["); any >= 0 {
+				rule = rule[:any]
+			}
+			w.doc.partial = append(w.doc.partial, rule)
+		}
+	}
+	value := valueOf(parent, key)
+	hint := ""
+	switch near := yamltree.Nearest(key.Value, names); {
 	case t == baseType && (key.Value == "file" || key.Value == "url"):
-		at := valueOf(parent, key)
-		w.wrong(key, "base", path, "only assay template reads the base %s: use the output of assay template copy --embed-all FILE", at.Value)
-		return
+		w.wrong(key, "base", path, "only assay template reads the base %s: use the output of assay template copy --embed-all FILE", value.Value)
+		return at, false
 	case t == termType && strings.Contains(key.Value, "."):
 		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable
 	case t == expressionType && key.Value == "values":
 		hint = "; did you mean value?" + Announcement + "renames it"
 	case t == ruleType && key.Value == "matchOn":
 		hint = "; matchOn is for the worker's configuration"
-		if list := valueOf(parent, key); list.Kind == yaml.SequenceNode && !plain(list) {
+		if value.Kind == yaml.SequenceNode && !plain(value) {
 			hint += fixable
 		}
-	case t == ruleType && (key.Value == "value" || key.Value == "feature"):
-		hint = "; it belongs into an entry of matchFeatures"
+	case t == selectorType && value.Kind == yaml.ScalarNode:
+		hint = fmt.Sprintf("; labels are below matchLabels: {%s: %s}", key.Value, value.Value)
+	case near != "" && suggest.Distance(key.Value, near, closeTypo+1) <= closeTypo:
+		hint = w.misspelled(path, key.Value, near)
+	default:
+		if at, elsewhere = w.belongs(key.Value); elsewhere {
+			return at, true
+		}
+		if near != "" {
+			hint = w.misspelled(path, key.Value, near)
+		}
 	}
 	w.wrong(key, "unknown-field", path, "unknown field %q%s", key.Value, hint)
-	if t == termType || t == expressionType { // without the unknown field, it would have another meaning
-		w.doc.bad[parent] = true
-	}
+	return at, false
 }
+
+// misspelled returns the hint for a misspelled field.
+func (w *walker) misspelled(path, name, right string) string {
+	w.doc.moved = append(w.doc.moved, strings.TrimSuffix(path, name)+right)
+	return "; did you mean " + right + "?"
+}
+
+// closeTypo is the number of edits up to which an unknown field is a misspelled field of the same map, and not a field of another one.
+const closeTypo = 1
 
 // fieldSet holds the fields of a struct, including those of embedded structs.
 type fieldSet struct {

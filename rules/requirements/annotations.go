@@ -37,7 +37,7 @@ func ReadAnnotations(annotations map[string]string, path *field.Path) (*Spec, fi
 	}
 	if annotations[assayv1alpha1.RequiredFeaturesAnnotation] != "" {
 		in := &assayv1alpha1.Requirement{}
-		read(assayv1alpha1.RequiredFeaturesAnnotation, in, "matchFeatures, matchAny, conditions")
+		read(assayv1alpha1.RequiredFeaturesAnnotation, in, "a map with matchFeatures, matchAny or conditions")
 		spec.Required = in
 	}
 	if annotations[assayv1alpha1.PreferredFeaturesAnnotation] != "" {
@@ -84,7 +84,11 @@ func decode(text string, into any, want string) error {
 		return fmt.Errorf("it has %d bytes; at most %d are read: put it into a NodeFeatureRequest", len(text), MaxAnnotation)
 	}
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
-		return fmt.Errorf("%s; it must be YAML with %s", plain(err.Error()), want)
+		message, found := plain(err.Error())
+		if found != "" {
+			return fmt.Errorf("expected %s, found %s", want, found)
+		}
+		return fmt.Errorf("%s; expected %s", message, want)
 	}
 	return nil
 }
@@ -95,21 +99,21 @@ var mismatch = regexp.MustCompile(`cannot unmarshal (\w+) into Go (?:struct fiel
 // types maps JSON types to YAML types.
 var types = map[string]string{"array": "a list", "object": "a map", "string": "a string", "number": "a number", "bool": "true or false"}
 
-// plain removes Go details from error messages of the decoders.
-func plain(message string) string {
+// plain removes Go details from error messages of the decoders. If the whole value has the wrong type, it returns its type.
+func plain(message string) (text, whole string) {
 	for _, noise := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: "} {
 		message = strings.ReplaceAll(message, noise, "")
 	}
 	found := mismatch.FindStringSubmatch(message)
 	if found == nil {
-		return message
+		return message, ""
 	}
 	what, is := found[2], types[found[1]]
-	if what == "" {
-		what = "it"
-	}
 	if is == "" {
 		is = "a " + found[1]
 	}
-	return what + " cannot be " + is
+	if what == "" {
+		return "", is
+	}
+	return what + " cannot be " + is, ""
 }

@@ -40,6 +40,12 @@ func CompilePolicy(obj *assayv1alpha1.NodeFeatureSchedulingPolicy, opt rules.Opt
 			reqs.StaleAfter, reqs.StaleOrigin = seconds, "policy "+obj.Name
 		}
 	}
+	switch obj.Spec.OnStale {
+	case "", assayv1alpha1.StaleTrust, assayv1alpha1.StaleReject:
+	default:
+		report.Errors = append(report.Errors, NotSupported(path.Child("onStale"), obj.Spec.OnStale,
+			[]assayv1alpha1.StalePolicy{assayv1alpha1.StaleTrust, assayv1alpha1.StaleReject}))
+	}
 	report.Errors = append(report.Errors, CheckLoss(&obj.Spec.LossResponse, path)...)
 	if !report.OK() {
 		return nil, report

@@ -33,12 +33,12 @@ func TestMistakesInAnnotationsHavePaths(t *testing.T) {
 		many.WriteString("- {weight: 1, matchFeatures: [{feature: a.b}]}\n")
 	}
 	for name, test := range map[string]struct{ required, preferred, want string }{
-		"no YAML":           {required: "a: [", want: at + "required-features]: Invalid value: line 1: did not find expected node content; it must be YAML with matchFeatures"},
-		"a list":            {required: "- a", want: at + "required-features]: Invalid value: it cannot be a list; it must be YAML"},
-		"a word":            {required: "avx", want: at + "required-features]: Invalid value: it cannot be a string; it must be YAML"},
-		"a map":             {preferred: "weight: 1", want: at + "preferred-features]: Invalid value: it cannot be a map; it must be YAML with a list"},
-		"a number inside":   {required: "matchFeatures: 7", want: "Invalid value: matchFeatures cannot be a number; it must be YAML"},
-		"a weight in words": {preferred: "- {weight: much, matchFeatures: [{feature: a.b}]}", want: "Invalid value: weight cannot be a string; it must be YAML"},
+		"no YAML":           {required: "a: [", want: at + "required-features]: Invalid value: line 1: did not find expected node content; expected a map with matchFeatures"},
+		"a list":            {required: "- a", want: at + "required-features]: Invalid value: expected a map with matchFeatures, matchAny or conditions, found a list"},
+		"a word":            {required: "avx", want: at + "required-features]: Invalid value: expected a map with matchFeatures, matchAny or conditions, found a string"},
+		"a map":             {preferred: "weight: 1", want: at + "preferred-features]: Invalid value: expected a list of weight with matchFeatures, matchAny or conditions, found a map"},
+		"a number inside":   {required: "matchFeatures: 7", want: "Invalid value: matchFeatures cannot be a number; expected a map"},
+		"a weight in words": {preferred: "- {weight: much, matchFeatures: [{feature: a.b}]}", want: "Invalid value: weight cannot be a string; expected a list"},
 		"misspelt":          {required: "matchFeature: []", want: `unknown field "matchFeature"`},
 		"nothing":           {required: "{}", want: at + "required-features]: Required value: write matchFeatures"},
 		"operator":          {required: "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exist}}}]", want: at + "required-features].matchFeatures[0].matchExpressions[c].op"},

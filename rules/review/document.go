@@ -27,6 +27,10 @@ func Read(d *manifest.Document) (object any, shape []manifest.Problem) {
 		object = &assayv1alpha1.NodeFeatureRequest{}
 	case manifest.KindPolicy:
 		object = &assayv1alpha1.NodeFeatureSchedulingPolicy{}
+	case manifest.KindSet:
+		object = &assayv1alpha1.NodeFeatureSet{}
+	case manifest.KindShape:
+		object = &assayv1alpha1.NodeShape{}
 	default:
 		return nil, nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/warning"
 )
 
 // group reviews the rules of a group as rules that only set variables.
@@ -16,6 +17,11 @@ func (k *Known) group(object *nfdv1alpha1.NodeFeatureGroup) Findings {
 	opt := k.options()
 	opt.Group = true
 	k.spec(&f, compose.Document{Name: object.Name, Spec: spec}, spec, nil, true, opt)
+	if object.Spec.Rules == nil {
+		f.Errors = append(f.Errors, field.Required(field.NewPath("spec", "featureGroupRules"), "there are no rules: write featureGroupRules"))
+	} else if len(object.Spec.Rules) == 0 {
+		f.Warn("spec.featureGroupRules", warning.Suspicious, "there are no rules: no node is in the group")
+	}
 	errs := make(field.ErrorList, len(f.Errors)) // compiled rules may share f.Errors
 	for i, e := range f.Errors {
 		same := *e

@@ -35,7 +35,7 @@ func TestOnLossWithoutEffectIsWarnedOf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := assayv1alpha1.PodRequirements{Required: test.required}
+			spec := assayv1alpha1.PodRequirements{Required: test.required, Preferred: []assayv1alpha1.Preference{{Weight: 1, Requirement: *required}}}
 			for _, object := range []any{
 				&assayv1alpha1.NodeFeatureRequest{Spec: assayv1alpha1.NodeFeatureRequestSpec{PodRequirements: spec, LossResponse: test.loss}},
 				&assayv1alpha1.NodeFeatureSchedulingPolicy{Spec: assayv1alpha1.NodeFeatureSchedulingPolicySpec{

@@ -22,8 +22,9 @@ func (k *Known) request(object *assayv1alpha1.NodeFeatureRequest) Findings {
 	}
 	f.Requirements = reqs
 	f.report(report, k)
+	k.empty(&f, &object.Spec.PodRequirements, "every node meets it, and pods that refer to it run on any node")
 	k.materialized(&f, object)
-	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required)
+	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required, len(object.Spec.Preferred) > 0)
 	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
@@ -39,7 +40,7 @@ func materialize(mode assayv1alpha1.Materialize) *field.Error {
 	case "false":
 		return field.Invalid(path, mode, "write Never")
 	}
-	return field.NotSupported(path, mode, []assayv1alpha1.Materialize{assayv1alpha1.MaterializeAuto, assayv1alpha1.MaterializeAlways, assayv1alpha1.MaterializeNever})
+	return requirements.NotSupported(path, mode, []assayv1alpha1.Materialize{assayv1alpha1.MaterializeAuto, assayv1alpha1.MaterializeAlways, assayv1alpha1.MaterializeNever})
 }
 
 // materialized adds the warnings about a request that nodes get no label for.
@@ -71,19 +72,29 @@ func (k *Known) policy(object *assayv1alpha1.NodeFeatureSchedulingPolicy) Findin
 		f.Requirements = policy.Requirements
 	}
 	f.report(report, k)
-	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required)
+	if s := &object.Spec; s.SchedulerName == "" && s.StaleAfter == nil {
+		k.empty(&f, &s.PodRequirements, "the policy changes nothing")
+	}
+	k.loss(&f, &object.Spec.LossResponse, object.Spec.Required, len(object.Spec.Preferred) > 0)
 	k.requirements(&f, &object.Spec.PodRequirements, field.NewPath("spec", "required"), field.NewPath("spec", "preferred"))
 	return f
 }
 
-// loss adds the warnings about a response to the loss of features.
-func (k *Known) loss(f *Findings, loss *assayv1alpha1.LossResponse, required *assayv1alpha1.Requirement) {
+// empty warns about requirements without any, for example because the API server has dropped fields at the wrong level.
+func (k *Known) empty(f *Findings, spec *assayv1alpha1.PodRequirements, effect string) {
+	if spec.Required == nil && len(spec.Preferred) == 0 {
+		f.Warn("spec", warning.Suspicious, "there are no requirements: %s; write required, with matchFeatures, matchAny or conditions below it", effect)
+	}
+}
+
+// loss adds the warnings about a response to the loss of features. prefers is set if there are preferences.
+func (k *Known) loss(f *Findings, loss *assayv1alpha1.LossResponse, required *assayv1alpha1.Requirement, prefers bool) {
 	taints := loss.OnLoss == assayv1alpha1.LossTaint
 	_, withheld := k.Withholding.Loss()
 	switch {
 	case !taints && loss.Grace != nil:
 		f.Warn("spec.grace", warning.Suspicious, "grace has no effect without onLoss: Taint")
-	case taints && required == nil:
+	case taints && required == nil && prefers:
 		f.Warn("spec.onLoss", warning.Suspicious, "onLoss has no effect without required: preferences are never lost")
 	case taints && withheld != "":
 		f.Warn("spec.onLoss", warning.Suspicious, "no node is tainted: %s", withheld)
@@ -101,7 +112,7 @@ func (k *Known) requirements(f *Findings, spec *assayv1alpha1.PodRequirements, r
 }
 
 func (k *Known) requirement(f *Findings, path *field.Path, r *assayv1alpha1.Requirement) {
-	rule := &nfdv1alpha1.Rule{MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny}
+	rule := &nfdv1alpha1.Rule{MatchFeatures: r.MatchFeatures, MatchAny: r.MatchAny, Conditions: r.Conditions}
 	f.Warnings = append(f.Warnings, lint.Matchers(path, rule, k.options())...)
 	k.unpublished(f, lint.RuleFeatures(path, rule))
 }

@@ -58,6 +58,11 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 	if s := d.Spec; s.Rules == nil && s.BasedOn == nil && s.RulesFrom == nil && !d.Template {
 		f.Errors = append(f.Errors, field.Required(field.NewPath("spec", "rules"), "there are no rules: write rules, basedOn or rulesFrom"))
 	}
+	if s := d.Spec.NodeSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		// Most likely a plain map of labels, which the API server has dropped.
+		f.Errors = append(f.Errors, field.Required(field.NewPath("spec", "nodeSelector"),
+			"an empty selector selects all nodes: write matchLabels or matchExpressions below it, or remove it"))
+	}
 	for _, e := range report.Errors {
 		path, own := p.translate(e.Field)
 		switch {
@@ -85,6 +90,7 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 	}
 	k.uniqueNames(f, d)
 	f.Warnings = append(f.Warnings, lint.Spec(d.Spec, opt)...)
+	k.templates(f, d)
 	k.withheld(f, p)
 	k.unpublished(f, lint.Features(d.Spec))
 }
@@ -104,6 +110,20 @@ func (k *Known) uniqueNames(f *Findings, d compose.Document) {
 				Detail: fmt.Sprintf("another rule of the object is named %q; rules of templates and of objects with basedOn combine by their name, give them different names", name)})
 		}
 		seen[name] = true
+	}
+}
+
+// templates warns about fields of elements that templates read and features do not have.
+func (k *Known) templates(f *Findings, d compose.Document) {
+	for i := range d.Spec.Rules {
+		if r := &d.Spec.Rules[i]; r.LabelsTemplate == "" && r.VarsTemplate == "" {
+			continue
+		}
+		for _, e := range f.Set.TemplateElements(f.Place(i)) {
+			if why := lint.TemplateField(e.Feature, e.Field); why != "" {
+				f.Warn(field.NewPath("spec", "rules").Index(i).Child(e.Template).String(), warning.Defect, "line %d: %s", e.Line, why)
+			}
+		}
 	}
 }
 

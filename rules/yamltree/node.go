@@ -141,17 +141,25 @@ func next(n *yaml.Node, path string) (step Step, rest string) {
 	return Step{}, ""
 }
 
+// minEnd is the length up to which a name is not taken for the end of another one: many names end in a common word.
+const minEnd = 4
+
 // maxGuess is the number of edits at which a name is not a misspelling, whatever its length.
 const maxGuess = 3
 
 // Nearest returns the known name that is most similar to a misspelled one, with at most two edits and not more than a third of the
-// name, or the name that it abbreviates. It returns "" if there is none.
+// name, or the name that begins or ends with it. It returns "" if there is none.
 func Nearest(name string, known []string) string {
 	if best := suggest.NearestFold(name, known, min(maxGuess, len(name)/3+2)); best != "" {
 		return best
 	}
 	for _, k := range known {
 		if len(name) > 2 && strings.HasPrefix(k, name) {
+			return k
+		}
+	}
+	for _, k := range known {
+		if len(name) > minEnd && strings.HasSuffix(strings.ToLower(k), strings.ToLower(name)) {
 			return k
 		}
 	}

@@ -27,12 +27,32 @@ func compileInRegexp(c *compiler, at place, e *Expr) test {
 	for i, v := range e.Value {
 		list, err := c.patterns.compile(v)
 		if err != nil {
-			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), err.Error()))
+			text := err.Error()
+			if plain := glob(v); plain != "" {
+				text += fmt.Sprintf("; a pattern matches anywhere in a value, without *: write %q", plain)
+			}
+			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), text))
 			continue
 		}
 		t.patterns = append(t.patterns, list...)
 	}
 	return t
+}
+
+// glob returns the regular expression that means the same as a pattern of a shell, or "" if a string is not one.
+func glob(s string) string {
+	start, end := "^", "$"
+	rest, ok := strings.CutPrefix(s, "*")
+	if ok {
+		start = ""
+	}
+	if rest, ok = strings.CutSuffix(rest, "*"); ok {
+		end = ""
+	}
+	if rest == "" || strings.Trim(rest, ".") == "" || !strings.HasPrefix(s, "*") || regexp.QuoteMeta(strings.ReplaceAll(rest, ".", "")) != strings.ReplaceAll(rest, ".", "") {
+		return ""
+	}
+	return start + regexp.QuoteMeta(rest) + end
 }
 
 func (t *inRegexp) check(value string, work *Work) verdict {

@@ -45,6 +45,10 @@ func (c *compiler) finish() (*Template, []Diagnostic) {
 		}
 	}
 	t := c.t
+	for _, r := range t.fields {
+		r.element.Line, r.element.Column = c.place(t.offset(r.at))
+		t.elements = append(t.elements, r.element)
+	}
 	if len(t.reads) > 0 {
 		t.paths = make([]DataPath, len(t.reads))
 	}
@@ -65,6 +69,7 @@ type compiler struct {
 	dot   position // position of the dot, as far as known
 	inner int      // number of enclosing blocks
 	main  bool     // set outside of all definitions
+	items []item   // variables for the elements of enclosing ranges
 	shape bool     // compiles the code that templates share
 	alone bool     // the code cannot be shared
 	trees map[string]*parse.Tree
@@ -77,10 +82,18 @@ type variable struct {
 	slot int
 }
 
+// item is the slot of a variable that holds an element of a feature.
+type item struct {
+	slot    int
+	feature string
+}
+
 // position is a location in the data: the root, a domain, or unknown.
 type position struct {
 	known bool
 	path  []string
+	// element is the feature of which the dot is an element, or "".
+	element string
 }
 
 func (c *compiler) problem(at int, format string, args ...any) {
@@ -254,7 +267,12 @@ func (c *compiler) rangeStmt(n *parse.RangeNode) stmt {
 	case 2:
 		st.key, st.item = c.lookup(decl[0]), c.lookup(decl[1])
 	}
-	st.body = c.within(position{}, n.List)
+	feature := c.feature(n.Pipe)
+	if st.item >= 0 && feature != "" {
+		c.items = append(c.items, item{st.item, feature})
+		defer func() { c.items = c.items[:len(c.items)-1] }()
+	}
+	st.body = c.within(position{element: feature}, n.List)
 	st.else_ = c.within(c.dot, n.ElseList)
 	return st
 }
@@ -322,6 +340,7 @@ func (c *compiler) operand(node parse.Node) expr {
 			at -= len(first) // the parser gives the position of the second name
 		}
 		c.reads(at, c.dot, n.Ident)
+		c.field(at, c.dot.element, append([]string{""}, n.Ident...))
 		return &fieldExpr{at: at, path: n.Ident}
 	case *parse.VariableNode:
 		return c.variable(n)
@@ -343,6 +362,11 @@ func (c *compiler) variable(n *parse.VariableNode) expr {
 	v := varExpr{c.lookup(n)}
 	if len(n.Ident) == 1 {
 		return v
+	}
+	for _, item := range c.items {
+		if item.slot == v.slot {
+			c.field(int(n.Position()), item.feature, n.Ident)
+		}
 	}
 	if n.Ident[0] == "$" && c.main {
 		c.reads(int(n.Position()), position{known: true}, n.Ident[1:])

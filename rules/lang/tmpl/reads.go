@@ -26,6 +26,41 @@ type read struct {
 	at   int
 }
 
+// fieldRead is a field of an element that code reads, without its line and column, and its position in the code.
+type fieldRead struct {
+	element ElementPath
+	at      int
+}
+
+// feature returns the feature over whose elements a range runs, or "" if the source does not show it.
+func (c *compiler) feature(pipe *parse.PipeNode) string {
+	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
+		return ""
+	}
+	from := c.dot
+	var path []string
+	switch n := pipe.Cmds[0].Args[0].(type) {
+	case *parse.FieldNode:
+		path = n.Ident
+	case *parse.VariableNode:
+		if n.Ident[0] != "$" || !c.main {
+			return ""
+		}
+		from, path = position{known: true}, n.Ident[1:]
+	}
+	if !from.known || len(from.path)+len(path) != 2 {
+		return ""
+	}
+	return strings.Join(append(append([]string(nil), from.path...), path...), ".")
+}
+
+// field records that code reads a field of an element; the first name is that of the variable.
+func (c *compiler) field(at int, feature string, names []string) {
+	if feature != "" && len(names) == 2 {
+		c.t.fields = append(c.t.fields, fieldRead{ElementPath{Feature: feature, Field: names[1]}, at})
+	}
+}
+
 // distinct returns one read for each feature, in the order of the code.
 func distinct(reads []read) []read {
 	if len(reads) < 2 {

@@ -43,6 +43,7 @@ type Template struct {
 	opt      Options
 	literals []string // the literal strings, see textStmt
 	paths    []DataPath
+	elements []ElementPath
 	// segments map positions in the code to the source; nil if they are equal.
 	segments []segment
 
@@ -56,6 +57,7 @@ type code struct {
 	main    *definition
 	regexps map[string]*regexp.Regexp // literal patterns
 	reads   []read
+	fields  []fieldRead
 
 	readsNode, readsVars bool
 }
@@ -102,6 +104,18 @@ type DataPath struct {
 	// feature.
 	Conditional bool
 }
+
+// ElementPath is a field of an element of a feature that a template reads in a range.
+type ElementPath struct {
+	// Feature is domain.name as spelled in the template, Field the name of the field.
+	Feature, Field string
+	// Line and Column are the position of the read.
+	Line, Column int
+}
+
+// ElementPaths returns the fields of elements that the template reads, as far as the source shows. The result is shared: do not modify
+// it.
+func (t *Template) ElementPaths() []ElementPath { return t.elements }
 
 // Feature returns the feature's name, domain.name.
 func (p DataPath) Feature() string {
