@@ -8,6 +8,8 @@ export GOFLAGS := -trimpath -buildvcs=false
 MODULE  := github.com/assay-project/assay
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# Targets that test with memory that is overwritten before it is reused (rules/poison). Programs that their tests build have it, too.
+test-unit test-integration sim twin: export GOFLAGS += -tags=poison
 # A compiler that collects garbage less often takes less time, a third for the largest packages. The limit is for the linker.
 COMPILE := GOGC=400 GOMEMLIMIT=2500MiB go build
 LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT)
@@ -178,9 +180,9 @@ sim-mutations: ## Plant known defects one at a time, and count the schedules unt
 FOR ?= 1m
 
 .PHONY: twin
-twin: build ## Compare Nodes with an independent evaluation of what is stored: SEED=7 SEEDS=20 FOR=10m FORM=A, with random changes and restarts
-	go build -o bin/twin ./test/twin
-	bin/twin $(if $(SEED),-seed $(SEED)) $(if $(filter-out file,$(origin SEEDS)),-seeds $(SEEDS)) -for $(FOR) $(if $(FORM),-form $(FORM)) $(TWIN_FLAGS)
+twin: ## Compare Nodes with an independent evaluation of what is stored: SEED=7 SEEDS=20 FOR=10m FORM=A, with random changes and restarts
+	$(COMPILE) -o bin/poison/ ./cmd/assay ./cmd/assay-manager ./test/twin
+	bin/poison/twin -manager bin/poison/assay-manager -assay bin/poison/assay $(if $(SEED),-seed $(SEED)) $(if $(filter-out file,$(origin SEEDS)),-seeds $(SEEDS)) -for $(FOR) $(if $(FORM),-form $(FORM)) $(TWIN_FLAGS)
 
 .PHONY: test-race
 test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)

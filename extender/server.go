@@ -25,6 +25,7 @@ import (
 
 	"github.com/assay-project/assay/internal/intake"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/poison"
 )
 
 // Limits of the server.
@@ -268,6 +269,8 @@ var pool = sync.Pool{New: func() any { return &buffers{} }}
 const maxKept = 1 << 20
 
 func (b *buffers) release() {
+	poison.Bytes(b.body)
+	poison.Bytes(b.spare)
 	if cap(b.body)+cap(b.spare) < 2*maxKept {
 		pool.Put(b)
 	}

@@ -15,6 +15,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
+	"github.com/assay-project/assay/rules/poison"
 )
 
 // interner is shared by all decoding in the process, since a decoder cannot take it as a parameter.
@@ -53,7 +54,7 @@ type Features struct {
 // UnmarshalJSON decodes a spec. Its features and encoded instances become shared facts; if they are invalid, it sets Features.Err and
 // returns no error. It scans the text once more, and not twice as encoding/json does: decoding is most of the time that a controller with
 // thousands of nodes takes to start.
-func (s *Spec) UnmarshalJSON(raw []byte) error { return s.decode(string(raw)) }
+func (s *Spec) UnmarshalJSON(raw []byte) error { return poison.Text(string(raw), s.decode) }
 
 // decode is UnmarshalJSON for an immutable text. The result keeps no part of it.
 func (s *Spec) decode(text string) error {

@@ -22,6 +22,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/poison"
 )
 
 // Direct returns a constructor of informers that decode the events of watches of NodeFeatures themselves. client-go scans the JSON of
@@ -94,8 +95,19 @@ func (e *events) Decode() (watch.EventType, runtime.Object, error) {
 		}
 		return "", nil, err
 	}
+	var kind watch.EventType
+	var decoded runtime.Object
+	err = poison.Text(line, func(line string) (err error) {
+		kind, decoded, err = decodeEvent(line)
+		return err
+	})
+	return kind, decoded, err
+}
+
+// decodeEvent decodes an event. The result keeps no part of the line.
+func decodeEvent(line string) (watch.EventType, runtime.Object, error) {
 	var name, object string
-	err = facts.Members(line, func(member, value string) (err error) {
+	err := facts.Members(line, func(member, value string) (err error) {
 		switch member {
 		case "type":
 			name, err = facts.String(value)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/assay-project/assay/rules/poison"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -118,6 +119,7 @@ func (j *Judge) End() {
 	j.index.mu.RUnlock()
 	clear(j.required[:cap(j.required)])
 	clear(j.preferred[:cap(j.preferred)])
+	poison.Slice(j.noNode, true)
 	j.index = nil
 	judges.Put(j)
 }

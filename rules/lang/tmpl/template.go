@@ -14,8 +14,8 @@ import (
 
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/match"
-
 	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/poison"
 )
 
 // Options configure how templates are compiled.
@@ -178,6 +178,7 @@ func (s *state) release() {
 	clear(s.vars)
 	clear(s.args[:cap(s.args)])
 	clear(s.data.found)
+	poison.Bytes(s.out)
 	*s = state{out: s.out[:0], vars: s.vars[:0], args: s.args[:0], data: data{found: s.data.found[:0]}}
 	states.Put(s)
 }
