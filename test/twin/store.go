@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +39,8 @@ type stored[T any] struct {
 	mu      sync.Mutex
 	now     map[string]*T // by namespace/name
 	changes []change[T]   // in their order
-	err     error         // why the watch ended
+	version string        // of the last event; only follow uses it
+	err     error         // why there are no further events
 }
 
 // change is a watched event. After is nil if the object was deleted.
@@ -93,19 +95,30 @@ func (s *stored[T]) follow(ctx context.Context, r *reader) error {
 	if err != nil {
 		return err
 	}
-	s.now = items
-	events, err := r.get(ctx, s.path+"?watch=1&resourceVersion="+version)
-	if err != nil {
-		return err
-	}
+	s.now, s.version = items, version
 	go func() {
-		defer func() { _ = events.Close() }()
-		err := s.decode(events)
+		var err error
+		for err == nil {
+			err = s.watch(ctx, r)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.err = fmt.Errorf("watch %s: %w", s.path, err)
 	}()
 	return nil
+}
+
+// watch reads one watch, from the last event on. The API server ends the watch of a client that reads too slowly on a busy machine.
+func (s *stored[T]) watch(ctx context.Context, r *reader) error {
+	events, err := r.get(ctx, s.path+"?watch=1&resourceVersion="+s.version)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = events.Close() }()
+	if err := s.decode(events); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return ctx.Err()
 }
 
 // read lists the objects.
@@ -154,6 +167,7 @@ func (s *stored[T]) apply(kind string, o *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.key(o)
+	s.version = s.meta(o).ResourceVersion
 	switch kind {
 	case "DELETED":
 		delete(s.now, key)
@@ -185,6 +199,9 @@ func (s *stored[T]) list(ctx context.Context, r *reader) (map[string]*T, error) 
 func (s *stored[T]) behind(list map[string]*T) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.err != nil {
+		return "" // cut returns the error
+	}
 	for key, o := range list {
 		if seen := s.now[key]; seen == nil || older(s.meta(seen), s.meta(o)) {
 			return key
