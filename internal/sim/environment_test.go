@@ -43,22 +43,20 @@ func (w *world) addNode(name string) {
 			"conditions": []any{object{"type": "Ready", "status": "True"}},
 		},
 	})
-	facts := map[string]string{}
+	facts := map[string]string{serial: w.drawSerial(name)}
 	for i := range w.attributes {
 		facts[fmt.Sprintf("a%d", i)] = fmt.Sprint(w.n(3))
 	}
+	w.silent[name] = w.n(4) == 3 && !w.losing
 	w.facts[name], w.hosts[name] = facts, &host{}
 }
 
 // publish writes the NodeFeature of a node like its worker.
 func (w *world) publish(node string) {
-	elements := object{}
-	for k, v := range w.facts[node] {
-		elements[k] = v
+	spec := object{"features": w.own(node)}
+	if w.mute(node) {
+		spec = object{"labels": object{"asked": w.facts[node][serial] + "-" + w.facts[node]["a0"]}}
 	}
-	spec := object{"features": object{"attributes": object{
-		"test.attr": object{"elements": elements}, "system.boot": object{"elements": object{"id": w.bootOf(node)}},
-	}}}
 	if w.server.Get("nodefeatures", namespace, node) != nil {
 		w.do("worker", http.MethodPatch, featuresPath+"/"+node, object{"spec": spec})
 		return
@@ -81,8 +79,11 @@ func (w *world) change(node string) {
 	if w.facts[node] == nil {
 		return
 	}
-	k := fmt.Sprintf("a%d", w.n(w.attributes))
-	w.facts[node][k] = fmt.Sprint(w.n(3))
+	k, value := fmt.Sprintf("a%d", w.n(w.attributes)), fmt.Sprint(w.n(3))
+	if w.n(4) == 3 {
+		k, value = serial, w.drawSerial(node)
+	}
+	w.facts[node][k] = value
 	w.tell("host %s: %s is %s", node, k, w.facts[node][k])
 	w.examine(node)
 }
@@ -100,7 +101,7 @@ func (w *world) examine(node string) {
 func (w *world) editRule(i int) {
 	name := ruleName(i)
 	w.versions[name]++
-	spec := object{"rules": []any{w.rule(i, w.n(11), fmt.Sprint(w.n(2)))}}
+	spec := object{"rules": []any{w.rule(i, w.n(15), fmt.Sprint(w.n(2)))}}
 	w.tell("user writes %s: %v", name, spec)
 	if w.server.Get("nodefeaturerules", "", name) == nil {
 		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})
@@ -115,9 +116,11 @@ func (w *world) rule(i, form int, value string) object {
 	if i == 1 {
 		attribute = "v" // from a third party
 	}
-	when := func(expression object) []any {
-		return []any{object{"feature": "test.attr", "matchExpressions": object{attribute: expression}}}
+	has := func(feature, name string, expression object) []any {
+		return []any{object{"feature": feature, "matchExpressions": object{name: expression}}}
 	}
+	when := func(expression object) []any { return has("test.attr", attribute, expression) }
+	exists := object{"op": "Exists"}
 	in := object{"op": "In", "value": []any{"1", "2"}}
 	key := fmt.Sprintf("r%d", i)
 	out := object{"name": "rule", "matchFeatures": when(in)}
@@ -148,6 +151,16 @@ func (w *world) rule(i, form int, value string) object {
 	case 10:
 		out["labels"] = object{key: value}
 		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "NoExecute"}}
+	case 11:
+		out["labels"], out["matchFeatures"] = object{key: "@test.id.serial"}, has("test.id", serial, exists)
+	case 12:
+		out["labelsTemplate"], out["matchFeatures"] = "{{range .test.card}}"+key+"-{{.slot}}={{.vendor}}\n{{end}}", has("test.card", "vendor", exists)
+	case 13:
+		out["labels"], out["annotations"] = object{key: "@vendor.id.serial"}, object{key: "{node} {@vendor.id.serial}"}
+		out["matchFeatures"] = has("vendor.id", serial, exists)
+	case 14:
+		out["labelsTemplate"] = "{{range .test.flag}}" + key + "={{.Name}}\n{{end}}"
+		out["matchFeatures"] = []any{object{"feature": "test.flag", "matchName": object{"op": "Exists"}}}
 	}
 	return out
 }
@@ -163,23 +176,6 @@ func (w *world) deleteFeature(node string) {
 	if w.server.Get("nodefeatures", namespace, node) != nil {
 		w.tell("user deletes NodeFeature %s", node)
 		w.do("user", http.MethodDelete, featuresPath+"/"+node, nil)
-	}
-}
-
-// vendor creates, changes or deletes the NodeFeature that a third party publishes for a node.
-func (w *world) vendor(node string) {
-	name := "vendor-" + node
-	features := object{"attributes": object{"test.attr": object{"elements": object{"v": fmt.Sprint(w.n(3))}}}}
-	switch exists := w.server.Get("nodefeatures", namespace, name) != nil; {
-	case exists && w.n(4) == 3:
-		w.tell("a third party deletes NodeFeature %s", name)
-		w.do("vendor", http.MethodDelete, featuresPath+"/"+name, nil)
-	case exists:
-		w.do("vendor", http.MethodPatch, featuresPath+"/"+name, object{"spec": object{"features": features}})
-	default:
-		w.do("vendor", http.MethodPost, featuresPath, object{
-			"metadata": object{"name": name, "labels": object{"nfd.node.kubernetes.io/node-name": node}}, "spec": object{"features": features},
-		})
 	}
 }
 

@@ -1,8 +1,9 @@
 package sim
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,7 +12,6 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -67,17 +67,17 @@ func below(o object, field string) object {
 	return in
 }
 
-// reference computes the outputs of the rules for Nodes, without a controller.
+// reference computes the outputs of the rules for Nodes from what the API server stores. It shares the compiler and the evaluation of rules
+// with the programs, and neither their decoders nor what merges NodeFeatures.
 type reference struct {
 	w        *world
-	interner *facts.Interner
 	compiled map[version]*rules.RuleSet
 	programs map[string]*rules.Program // by the rules in them
 	outcomes map[string]map[string]string
 }
 
 func newReference(w *world) *reference {
-	return &reference{w, facts.NewInterner(), map[version]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
+	return &reference{w, map[version]*rules.RuleSet{}, map[string]*rules.Program{}, map[string]map[string]string{}}
 }
 
 // version identifies the content of an object, apart from metadata and status.
@@ -132,21 +132,42 @@ func (r *reference) want(node string, ruleObjects, features []object) map[string
 	return out
 }
 
-func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
-	var list []gather.Published
-	for _, f := range features {
-		m := f["metadata"].(object)
-		raw, err := json.Marshal(r.w.resolved(f))
-		if err != nil {
-			panic(err)
+// pathIn returns namespace/name.
+func pathIn(o object) string {
+	m := below(o, "metadata")
+	return fmt.Sprint(m["namespace"], "/", m["name"])
+}
+
+// ordered returns NodeFeatures of a node in the order in which they are merged.
+func ordered(features []object) []object {
+	rank := func(o object) (other int, name, where string) {
+		m := below(o, "metadata")
+		if m["namespace"] != namespace {
+			other = 1
 		}
-		decoded, err := facts.Decode(string(raw), r.interner)
-		if err != nil {
-			panic(err)
-		}
-		list = append(list, gather.Published{Node: node, Namespace: m["namespace"].(string), Name: m["name"].(string), Facts: decoded})
+		return other, m["name"].(string), m["namespace"].(string)
 	}
-	in, _, _ := gather.Input(gather.Policy{Namespace: namespace}, gather.Node{Name: node}, nil, list, r.interner)
+	return slices.SortedFunc(slices.Values(features), func(a, b object) int {
+		x, n, s := rank(a)
+		y, m, t := rank(b)
+		return cmp.Or(x-y, cmp.Compare(n, m), cmp.Compare(s, t))
+	})
+}
+
+func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
+	all := nfdv1alpha1.Features{
+		Flags: map[string]nfdv1alpha1.FlagFeatureSet{}, Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{}, Instances: map[string]nfdv1alpha1.InstanceFeatureSet{},
+	}
+	in := rules.Input{Node: rules.Node{Name: node}, Labels: map[string]string{}}
+	for _, f := range ordered(features) {
+		content := typed(r.w.resolved(f))
+		merge(&all, content)
+		for key, value := range below(below(f, "spec"), "labels") {
+			in.Labels[prefix+key] = value.(string)
+		}
+		in.Publishers = append(in.Publishers, rules.Publisher{Name: pathIn(f), Facts: facts.New(&content, nil)})
+	}
+	in.Facts = facts.New(&all, nil)
 	o := r.program(ruleObjects).Eval(in)
 	out := map[string]string{}
 	for k, v := range o.Labels() {

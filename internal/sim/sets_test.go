@@ -79,13 +79,18 @@ func named(feature object) (names []string) {
 	return names
 }
 
-// resolved returns the features of a NodeFeature with those of the sets that it names.
+// resolved returns the features of a NodeFeature with its encoded instances and those of the sets that it names.
 func (w *world) resolved(feature object) object {
 	features := below(below(feature, "spec"), "features")
-	names := named(feature)
-	if len(names) == 0 {
+	names, more := named(feature), encoded(feature)
+	if len(names) == 0 && more == nil {
 		return features
 	}
+	instances := maps.Clone(more)
+	if instances == nil {
+		instances = object{}
+	}
+	maps.Copy(instances, below(features, "instances"))
 	attributes := maps.Clone(below(features, "attributes"))
 	for _, name := range names {
 		for k, v := range below(w.contents[name], "attributes") {
@@ -94,7 +99,7 @@ func (w *world) resolved(feature object) object {
 			}
 		}
 	}
-	return object{"attributes": attributes}
+	return object{"attributes": attributes, "flags": below(features, "flags"), "instances": instances}
 }
 
 // complete reports whether a process has all sets that NodeFeatures name. While it lacks one, it uses older features of their nodes.

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
@@ -94,14 +93,12 @@ func (w *world) report(node string) {
 	case <-k.contents:
 	default:
 	}
-	facts := maps.Clone(w.facts[node])
-	if w.sharing {
+	features := typed(w.own(node))
+	if facts := features.Attributes["test.attr"].Elements; w.sharing {
 		maps.Copy(facts, padding)
 		w.expectSet(facts)
 	}
-	k.contents <- publish.Content{Features: nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{
-		"test.attr": {Elements: facts}, "system.boot": {Elements: map[string]string{"id": w.bootOf(node)}},
-	}}}
+	k.contents <- publish.Content{Features: features}
 }
 
 // tamper changes what a publisher has published.
@@ -116,9 +113,12 @@ func (w *world) tamper(node string) {
 // elementsOf returns the facts in a NodeFeature.
 func (w *world) elementsOf(feature object) map[string]string {
 	out := map[string]string{}
-	for k, v := range below(below(below(w.resolved(feature), "attributes"), "test.attr"), "elements") {
-		if _, is := padding[k]; !is {
-			out[k] = fmt.Sprint(v)
+	attributes := below(w.resolved(feature), "attributes")
+	for _, name := range []string{"test.attr", "test.id"} {
+		for k, v := range below(below(attributes, name), "elements") {
+			if _, is := padding[k]; !is {
+				out[k] = fmt.Sprint(v)
+			}
 		}
 	}
 	return out

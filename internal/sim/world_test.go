@@ -55,6 +55,7 @@ type world struct {
 	facts             map[string]map[string]string // by node and attribute: the value on the host
 	versions          map[string]int               // by rule: number of edits
 	boots             map[string]int               // by node: number of boots
+	silent            map[string]bool              // by node: its NodeFeature has no features if no publisher writes it
 	replaced          map[string]bool              // nodes that were deleted and created again
 	keys              map[string]map[string]string // version of a Node -> its keys
 	records           map[string]map[string]bool   // version of a Node -> the keys in its record
@@ -69,7 +70,7 @@ type world struct {
 func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
-		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, replaced: map[string]bool{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
+		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, silent: map[string]bool{}, replaced: map[string]bool{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
 		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{},
 	}
 	w.check = newChecker(w)
