@@ -45,9 +45,20 @@ func newPublisher(t *testing.T, c *cluster.Cluster, namespace, account, node str
 	return publisher{d.Resource(nfdv1alpha1.NodeFeatureResource), owner}
 }
 
-// newToken creates a ServiceAccount without permissions, a pod of it on the node, and returns a client with a token that is bound to
-// the pod; without a node, the token is not bound.
+// newToken returns a client with the configuration of newTokenConfig.
 func newToken(t *testing.T, c *cluster.Cluster, namespace, account, node string) (dynamic.Interface, *corev1.Node) {
+	t.Helper()
+	config, owner := newTokenConfig(t, c, namespace, account, node)
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, owner
+}
+
+// newTokenConfig creates a ServiceAccount without permissions, a pod of it on the node, and returns a configuration with a token that
+// is bound to the pod; without a node, the token is not bound.
+func newTokenConfig(t *testing.T, c *cluster.Cluster, namespace, account, node string) (*rest.Config, *corev1.Node) {
 	t.Helper()
 	ctx := t.Context()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
@@ -86,9 +97,7 @@ func newToken(t *testing.T, c *cluster.Cluster, namespace, account, node string)
 	must(err)
 	config := rest.AnonymousClientConfig(c.RESTConfig())
 	config.BearerToken = token.Status.Token
-	d, err := dynamic.NewForConfig(config)
-	must(err)
-	return d, owner
+	return config, owner
 }
 
 // owned sets Nodes as the owners of an object.

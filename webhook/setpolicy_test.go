@@ -5,7 +5,6 @@ package webhook_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,33 +12,43 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
 // workerRole returns the rules of the Role that the chart renders for its workers.
 func workerRole(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
-	data, err := os.ReadFile("../hack/kustomize/base/worker.yaml")
+	var role rbacv1.Role
+	rendered(t, "Role", kustomize.Worker, &role)
+	return role.Rules
+}
+
+// rendered decodes the object of a kind and name that the chart renders by default.
+func rendered(t *testing.T, kind, name string, into any) {
+	t.Helper()
+	objects, err := kustomize.Objects(kind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for document := range strings.SplitSeq(string(data), "---\n") {
-		var role rbacv1.Role
-		if err := yaml.Unmarshal([]byte(document), &role); err == nil && role.Kind == "Role" && role.Name == "assay-worker" {
-			return role.Rules
+	for _, o := range objects {
+		if o.GetName() == name {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+				t.Fatal(err)
+			}
+			return
 		}
 	}
-	t.Fatal("the chart renders no Role for its workers")
-	return nil
+	t.Fatalf("the chart renders no %s %s", kind, name)
 }
 
 // setObject returns a NodeFeatureSet with a label that names its creator; none if it is empty.

@@ -22,6 +22,9 @@ const (
 	// MaxBytes is the maximum size of the features of a set: that of the features of a NodeFeature, which has to hold them if the set
 	// cannot be created.
 	MaxBytes = 256 << 10
+	// MaxElements is the maximum number of elements of the feature of a set, and of attributes of an instance: the shortest one, "":"",
+	// takes 6 of MaxBytes.
+	MaxElements = MaxBytes / 6
 	// digestLength is the number of hexadecimal digits of the SHA-256 in a name: 160 bits, as in Git.
 	digestLength = 40
 	// maxPrefix is the maximum length of the readable prefix of a name. The names of features are shorter.

@@ -19,14 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
+	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/webhook"
 )
 
-// installed is the namespace of the kustomize base.
-const installed = "assay-system"
+// installed is the namespace of the installation.
+const installed = kustomize.Namespace
 
 // gains are privileges that a token may give in addition to reading and writing Assay's kinds, as listed in docs/security.md. The
 // test tries each with a dry run.
@@ -173,23 +173,18 @@ func install(t *testing.T, c interface {
 	KubectlInput(ctx context.Context, input string, args ...string) (string, error)
 }) {
 	t.Helper()
+	objects, err := kustomize.Objects("Namespace", "ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wanted strings.Builder
-	for _, file := range []string{"namespace", "worker", "controller", "webhook", "policies"} {
-		data, err := os.ReadFile("../../hack/kustomize/base/" + file + ".yaml")
+	for _, o := range objects {
+		data, err := o.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for document := range strings.SplitSeq(string(data), "---\n") {
-			var head metav1.PartialObjectMetadata
-			if err := yaml.Unmarshal([]byte(document), &head); err != nil {
-				t.Fatal(err)
-			}
-			switch head.Kind {
-			case "", "ConfigMap", "DaemonSet", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service":
-			default:
-				wanted.WriteString("---\n" + document)
-			}
-		}
+		wanted.WriteString("---\n" + string(data) + "\n")
 	}
 	t.Cleanup(func() {
 		if _, err := c.KubectlInput(context.Background(), wanted.String(), "delete", "--ignore-not-found", "-f", "-"); err != nil {

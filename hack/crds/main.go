@@ -4,6 +4,9 @@
 // estimates the maximum cost of all rules in a CRD, and rejects a CRD above its budget. With the limits of the types there can be a
 // million expressions in matchFeatures, for which the rules of MatchExpression fit into the budget, but 64 million in matchAny.
 // Markers apply to types, which both fields share.
+//
+// And it limits the size of the features of a NodeFeatureSet, whose type is that of a NodeFeature, which has no such limits in Node
+// Feature Discovery.
 package main
 
 import (
@@ -11,8 +14,11 @@ import (
 	"fmt"
 	"os"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/api/featureset"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -35,6 +41,9 @@ func complete(name string) error {
 		return err
 	}
 	walk(crd, false)
+	if names, _, _ := unstructured.NestedMap(crd, "spec", "names"); names["kind"] == assayv1alpha1.NodeFeatureSetGVK.Kind {
+		limit(crd)
+	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {
 		return err
@@ -76,4 +85,27 @@ func listOperators(properties map[string]any) {
 		names = append(names, string(operator.Op))
 	}
 	op["enum"] = names
+}
+
+// limit adds the limits of a set to the elements of its features and their values. A CEL rule limits the number of features.
+func limit(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if value, ok := v["additionalProperties"].(map[string]any); ok && value["required"] == nil {
+			v["maxProperties"] = featureset.MaxElements
+			if value["type"] == "string" {
+				value["maxLength"] = featureset.MaxBytes
+			}
+		}
+		if v["type"] == "array" {
+			v["maxItems"] = featureset.MaxElements
+		}
+		for _, child := range v {
+			limit(child)
+		}
+	case []any:
+		for _, child := range v {
+			limit(child)
+		}
+	}
 }
