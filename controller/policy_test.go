@@ -143,9 +143,9 @@ var writes = map[string]struct {
 	"removal of another's taint":    {`{"spec":{"taints":[` + pending + `,` + ours + `]}}`, false, "", "example.com/theirs"},
 	"removal of its taint":          {`{"spec":{"taints":[` + theirs + `,` + pending + `]}}`, false, "", ""},
 	"change of its taint":           {`{"spec":{"taints":[` + theirs + `,` + pending + `,{"key":"vendor.io/ours","value":"y","effect":"NoSchedule"}]}}`, false, "", ""},
-	"removal of the start-up taint": {`{"spec":{"taints":[` + theirs + `,` + ours + `]}}`, false, "assay.dev/features-pending", ""},
-	"another start-up taint":        {`{"spec":{"taints":[` + theirs + `,` + pending + `,` + ours + `,{"key":"assay.dev/features-pending","effect":"NoExecute"}]}}`, false, "assay.dev/features-pending", "assay.dev/features-pending"},
-	"another value of that":         {`{"spec":{"taints":[` + theirs + `,` + ours + `,{"key":"assay.dev/features-pending","value":"x","effect":"NoSchedule"}]}}`, false, "assay.dev/features-pending", "assay.dev/features-pending"},
+	"removal of the start-up taint": {`{"spec":{"taints":[` + theirs + `,` + ours + `]}}`, false, "startup-taint.cluster-autoscaler.kubernetes.io/features", ""},
+	"another start-up taint":        {`{"spec":{"taints":[` + theirs + `,` + pending + `,` + ours + `,{"key":"startup-taint.cluster-autoscaler.kubernetes.io/features","effect":"NoExecute"}]}}`, false, "startup-taint.cluster-autoscaler.kubernetes.io/features", "startup-taint.cluster-autoscaler.kubernetes.io/features"},
+	"another value of that":         {`{"spec":{"taints":[` + theirs + `,` + ours + `,{"key":"startup-taint.cluster-autoscaler.kubernetes.io/features","value":"x","effect":"NoSchedule"}]}}`, false, "startup-taint.cluster-autoscaler.kubernetes.io/features", "startup-taint.cluster-autoscaler.kubernetes.io/features"},
 	"another taint of Assay":        {`{"spec":{"taints":[` + theirs + `,` + pending + `,` + ours + `,{"key":"assay.dev/x","effect":"NoExecute"}]}}`, false, "assay.dev/x", "assay.dev/x"},
 	"the taint of failed nodes":     {`{"spec":{"taints":[` + theirs + `,` + pending + `,` + ours + `,{"key":"example.net/failed","effect":"NoSchedule"}]}}`, false, "", ""},
 	"a taint of the node lifecycle": {`{"spec":{"taints":[` + theirs + `,` + pending + `,` + ours + `,{"key":"node.kubernetes.io/unreachable","effect":"NoExecute"}]}}`, false, "node.kubernetes.io/unreachable", "unreachable"},
@@ -161,7 +161,7 @@ var writes = map[string]struct {
 // The taints of policyNode.
 const (
 	theirs  = `{"key":"example.com/theirs","effect":"NoSchedule"}`
-	pending = `{"key":"assay.dev/features-pending","effect":"NoSchedule"}`
+	pending = `{"key":"startup-taint.cluster-autoscaler.kubernetes.io/features","effect":"NoSchedule"}`
 	ours    = `{"key":"vendor.io/ours","value":"x","effect":"NoSchedule"}`
 )
 
@@ -173,7 +173,7 @@ func policyNode() *corev1.Node {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Machine", Name: "m", UID: "1"}},
 		},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
-			{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule}, {Key: "assay.dev/features-pending", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "example.com/theirs", Effect: corev1.TaintEffectNoSchedule}, {Key: "startup-taint.cluster-autoscaler.kubernetes.io/features", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "vendor.io/ours", Value: "x", Effect: corev1.TaintEffectNoSchedule},
 		}},
 		Status: corev1.NodeStatus{
@@ -226,7 +226,7 @@ func TestTheControllersTokenWritesOnlyWhatRulesMayWrite(t *testing.T) {
 	}
 	all("cordon", writes["cordon"].refused, func(name string) string { return writes[name].refused })
 	w.setPolicy(policies.Settings{
-		Namespaces: []string{"vendor.io", ".example.org"}, StartupTaint: "assay.dev/features-pending", OwnTaints: []string{"example.net/failed"},
+		Namespaces: []string{"vendor.io", ".example.org"}, StartupTaint: "startup-taint.cluster-autoscaler.kubernetes.io/features", OwnTaints: []string{"example.net/failed"},
 	})
 	all("bare label", "policies.namespaces", func(name string) string { return writes[name].inSettings })
 }

@@ -174,7 +174,7 @@ var list = []Setting{
 		"Write the condition assay.dev/FeaturesReady on Nodes.", controllerFlag("features-ready")),
 	declare("startupTaint", func(s *Settings) *string { return &s.StartupTaint }, "",
 		"Key of the taint that the controller removes from Nodes with the condition FeaturesReady; rules must not write it.",
-		flag("startup-taint"), inAssay, example("assay.dev/features-pending")),
+		flag("startup-taint"), inAssay, example("startup-taint.cluster-autoscaler.kubernetes.io/features")),
 	declare("failOpenAfter", func(s *Settings) *time.Duration { return &s.FailOpenAfter }, DefaultFailOpenAfter,
 		"Time after the creation of a Node at which the start-up taint is removed in any case.", controllerFlag("fail-open-after")),
 	declare("nodeShapeLabels", func(s *Settings) *[]string { return &s.NodeShapeLabels }, DefaultNodeShapeLabels,

@@ -101,12 +101,12 @@ var expectations = map[string]expected{
 	"scheduling": {
 		commands: map[string]string{
 			"placement-controller/controller": "controller --port=8080 --metrics-port=8081 --enable-leader-election" +
-				" --fail-taint=example.com/rejected=true:NoSchedule --fail-open-after=5m --feature-gates=FeatureScheduling=true --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
+				" --fail-taint=example.com/rejected=true:NoSchedule --fail-open-after=5m --feature-gates=FeatureScheduling=true --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-webhook/webhook": "webhook --port=8080 --metrics-port=8081 --webhook-port=9443 --cert-secret=placement-webhook-cert" +
 				" --service=placement-webhook --failure-policy=Ignore --worker-service-account=placement-worker" +
-				" --controller-service-account=placement-controller --scheduling --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
+				" --controller-service-account=placement-controller --scheduling --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-scheduler/scheduler": "kube-scheduler --config=/etc/assay/config.yaml --secure-port=10259",
-			"placement-scheduler/extender":  "extender --address=127.0.0.1:8888 --built-in-rules=/etc/assay/rules --startup-taint=assay.dev/features-pending --loss-taint=example.com/features-lost:NoExecute",
+			"placement-scheduler/extender":  "extender --address=127.0.0.1:8888 --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-worker/worker":       "-port=8080 -sandbox=off",
 		},
 		fields: map[string]any{

@@ -158,12 +158,15 @@ func adviseConditionType(base string) string {
 	return fmt.Sprintf("write a namespace of your own, such as example.com/%s", clip.Text(base, maxShown))
 }
 
+// startupTaintExample is the key that the documentation recommends: with another one, Cluster Autoscaler buys nodes while one starts.
+const startupTaintExample = assayv1alpha1.StartupTaintNamespace + "/features"
+
 // StartupTaint checks the key of a taint that keeps pods away from a node until its features are known. It may be a
 // start-up taint of the Cluster Autoscaler. Keys of Kubernetes itself are rejected, because the controller removes the taint.
 func StartupTaint(key string) Verdict {
-	namespace, base := Split(key)
+	namespace, _ := Split(key)
 	if namespace == "" {
-		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), fmt.Sprintf("write for example %s/%s", assayv1alpha1.GroupName, clip.Text(base, maxShown)))
+		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), "write for example "+startupTaintExample)
 	}
 	if fault := faultOfKey(key); fault != "" {
 		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s key: %s", strconv.Quote(clip.Text(key, maxShown)), Taint, fault), "")
@@ -172,7 +175,7 @@ func StartupTaint(key string) Verdict {
 		return Verdict{Key: key}
 	}
 	if why := protectedAlways(namespace, key); why != "" {
-		return refuse(key, ProtectedKey, fmt.Sprintf("the taint %q is protected: %s", key, why), "write one of your own, such as "+assayv1alpha1.GroupName+"/features-pending")
+		return refuse(key, ProtectedKey, fmt.Sprintf("the taint %q is protected: %s", key, why), "write for example "+startupTaintExample)
 	}
 	return Verdict{Key: key}
 }

@@ -25,7 +25,7 @@ const (
 	release   = "assay"
 	featureNS = "feature.node.kubernetes.io/"
 	// startupTaint is the taint with which the kubelet registers the Node, and that the controller removes.
-	startupTaint = "assay.dev/features-pending"
+	startupTaint = "startup-taint.cluster-autoscaler.kubernetes.io/features"
 	// helmTimeout is Helm's timeout: many times what any operation takes.
 	helmTimeout = "180s"
 )

@@ -71,7 +71,7 @@ maskedElements: ["*serial*"]
 featureSources: "^assay-system/"
 failTaint: example.com/failed=true:NoSchedule
 lossTaint: example.com/lost:NoExecute
-startupTaint: assay.dev/features-pending
+startupTaint: startup-taint.cluster-autoscaler.kubernetes.io/features
 featuresReady: true
 failOpenAfter: 10m
 nodeShapeLabels: [example.com/pool]
