@@ -188,6 +188,7 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 	}
 	out := &ruleFiles{files: input.Manifests(paths, cmd.InOrStdin())}
 	checker := check.New(review.Known{Rules: opt}, out.files...)
+	checker.Files = true
 	for _, file := range out.files {
 		for _, p := range file.Problems {
 			out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})

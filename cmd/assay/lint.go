@@ -92,7 +92,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	files := input.Manifests(paths, cmd.InOrStdin())
 	checker := check.New(known, files...)
-	checker.Schema = true
+	checker.Schema, checker.Files = true, true
 	found := make([][]report.Finding, len(files))
 	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
 	list := slices.Concat(found...)

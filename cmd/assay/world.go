@@ -156,7 +156,7 @@ func (w *world) readFiles(names []string, want want) error {
 	}
 	type content struct {
 		file      *manifest.File
-		published []manifest.Published // of files with features and sets only
+		published []manifest.Published // of files in JSON
 		sets      []assayv1alpha1.NodeFeatureSet
 		err       error
 	}
@@ -169,10 +169,10 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		if c.published, _ = manifest.FeaturesJSON(data, nodefeature.Interner()); c.published == nil {
 			c.file = manifest.Parse(paths[i], data)
-			c.sets, c.err = featureSets(c.file)
-		} else if shares(c.published) {
-			c.sets, c.err = featureSets(manifest.Parse(paths[i], data))
+		} else if c.file, c.err = manifest.OthersJSON(paths[i], data); c.err != nil {
+			return
 		}
+		c.sets, c.err = featureSets(c.file)
 	})
 	var sets []assayv1alpha1.NodeFeatureSet
 	for i, c := range all {
@@ -181,9 +181,6 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		w.publish(paths[i], c.published)
 		sets = append(sets, c.sets...)
-		if c.file == nil {
-			continue
-		}
 		if len(c.file.Problems) > 0 {
 			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
 		}

@@ -86,9 +86,15 @@ type Document struct {
 	prefix string              // of paths, if the document is an item of a List
 	bad    map[*yaml.Node]bool // nodes of the wrong type
 	json   bool                // decoded from JSON: there is no source
+	// FileBases lets bases be files: Decode returns their paths as names. The API server accepts templates of the cluster only.
+	FileBases bool
+	fromFiles bool // a base is a file
 	// moved are the paths to which fields belong that are at another place, and partial the paths of matchers that lack a part.
 	moved, partial []string
 }
+
+// BasedOnFiles reports whether Decode has read a base that is a file.
+func (d *Document) BasedOnFiles() bool { return d.fromFiles }
 
 // File returns the file that contains the document.
 func (d *Document) File() *File { return d.file }

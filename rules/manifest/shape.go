@@ -223,7 +223,7 @@ func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 }
 
 func (w *walker) list(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
-	if t.Elem() == baseType && n.Kind == yaml.ScalarNode && !w.doc.json && Locator(n.Value) {
+	if t.Elem() == baseType && n.Kind == yaml.ScalarNode && w.doc.FileBases && Locator(n.Value) {
 		n = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: n.Line, Column: n.Column, Content: []*yaml.Node{n}}
 	}
 	if n.Kind != yaml.SequenceNode {
@@ -272,7 +272,16 @@ func (w *walker) mapping(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 }
 
 func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
+	if t == baseType && n.Kind == yaml.MappingNode && w.doc.FileBases {
+		if file := Field(n, "file"); file != nil && Field(n, "name") == nil {
+			named := *n
+			named.Content = slices.Clone(n.Content)
+			named.Content[slices.Index(n.Content, file)-1] = yamltree.Quoted("name")
+			w.doc.fromFiles, n = true, &named
+		}
+	}
 	if t == baseType && n.Kind == yaml.ScalarNode {
+		w.doc.fromFiles = w.doc.fromFiles || w.doc.FileBases && Locator(n.Value)
 		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{
 			{Kind: yaml.ScalarNode, Tag: "!!str", Value: "name"}, {Kind: yaml.ScalarNode, Tag: "!!str", Value: n.Value},
 		}}

@@ -2,6 +2,7 @@
 package check
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,6 +23,8 @@ type Checker struct {
 	templates map[string]*manifest.Document
 	// Schema also validates documents against the CRDs, as the API server does, if the review has found no error.
 	Schema bool
+	// Files lets bases be files, as for commands that evaluate rules without a cluster.
+	Files bool
 	// Sealed prevents bases from being read from files. It is for documents that are not the user's own files.
 	Sealed bool
 }
@@ -78,9 +81,14 @@ func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, f
 	}
 	known := c.known
 	known.Templates = c.lookup(filepath.Dir(d.File().Name))
+	d.FileBases = c.Files && !c.Sealed
 	_, shape, found := review.Document(d, known)
 	problems = append(d.CheckType(), shape...)
 	problems = append(problems, review.Problems(d, found)...)
+	if d.BasedOnFiles() {
+		problems = append(problems, d.Problem(manifest.Warning, "base", "spec.basedOn",
+			"the cluster rejects bases in files: apply the output of assay template copy --embed-all FILE"))
+	}
 	if c.Schema && !hasErrors(problems) {
 		problems = append(problems, schemaProblems(d)...)
 	}
@@ -141,20 +149,42 @@ func (c *Checker) lookup(dir string) compose.Lookup {
 		if c.Sealed || !strings.ContainsAny(name, "./") || strings.Contains(name, "://") {
 			return nil, nil
 		}
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+		return c.fromFile(dir, name)
+	}
+}
+
+// fromFile returns the rules of a base in a file, whose path may be relative to a directory. Files that it is based on are relative to its own.
+func (c *Checker) fromFile(dir, path string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	data, err := input.Read(path, nil)
+	switch {
+	case err != nil && c.Files:
+		return nil, err
+	case err != nil:
+		return nil, nil //nolint:nilerr // a missing base is reported as such
+	}
+	f := manifest.Parse(path, data)
+	if len(f.Problems) > 0 {
+		return nil, fmt.Errorf("%s:%s", path, f.Problems[0])
+	}
+	for _, d := range f.Documents {
+		if d.Kind != manifest.KindTemplate && d.Kind != manifest.KindRule {
+			continue
 		}
-		data, err := input.Read(path, nil)
-		if err != nil {
-			return nil, nil //nolint:nilerr // a missing base is reported as such
+		d.FileBases = c.Files
+		object, shape := review.Read(d)
+		if hasErrors(shape) {
+			return nil, fmt.Errorf("%s:%s", path, shape[0])
 		}
-		for _, d := range manifest.Parse(path, data).Documents {
-			if d.Kind == manifest.KindTemplate || d.Kind == manifest.KindRule {
-				object, _ := review.Read(d)
-				return review.Spec(object), nil
+		spec := review.Spec(object)
+		for i := range spec.BasedOn {
+			if base := &spec.BasedOn[i]; manifest.Locator(base.Name) && !filepath.IsAbs(base.Name) {
+				base.Name = filepath.Join(filepath.Dir(path), base.Name)
 			}
 		}
-		return nil, nil
+		return spec, nil
 	}
+	return nil, fmt.Errorf("%s: there is no NodeFeatureRule and no NodeFeatureRuleTemplate", path)
 }

@@ -20,6 +20,9 @@ func schemaProblems(d *manifest.Document) []manifest.Problem {
 	}
 	var out []manifest.Problem
 	for _, e := range schemacheck.Create(object) {
+		if d.BasedOnFiles() && strings.HasPrefix(e.Field, "spec.basedOn") {
+			continue // reported as a warning
+		}
 		p := d.Problem(manifest.Error, "schema", e.Field, review.Text(e))
 		if e.Type == field.ErrorTypeInvalid && strings.Contains(e.Detail, "in body should") {
 			p.Message = strings.TrimPrefix(e.Detail, e.Field+" in body ") // the path is already in the problem
