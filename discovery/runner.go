@@ -96,7 +96,7 @@ type Runner struct {
 func NewRunner(h host.Host, sources []Source, sel Selection) *Runner {
 	r := &Runner{host: h, timeout: SourceTimeout, returned: make(chan struct{}, 1), domains: map[string]*entry{}}
 	for _, s := range sources {
-		e := &entry{Source: s, features: sel.Features.has(s), labels: sel.Labels.has(s)}
+		e := &entry{Source: s, features: sel.Features.Has(s), labels: sel.Labels.Has(s)}
 		if e.features || e.labels {
 			r.sources = append(r.sources, e)
 		}

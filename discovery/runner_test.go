@@ -189,7 +189,7 @@ func TestChoose(t *testing.T) {
 			c, unknown := Choose(tt.list, sources)
 			var got []string
 			for _, s := range sources {
-				if c.has(s) {
+				if c.Has(s) {
 					got = append(got, s.Name())
 				}
 			}

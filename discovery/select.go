@@ -48,7 +48,8 @@ func Choose(list []string, sources []Source) (Choice, []string) {
 	return c, slices.Compact(unknown)
 }
 
-func (c Choice) has(s Source) bool {
+// Has reports whether a source is selected.
+func (c Choice) Has(s Source) bool {
 	switch name := s.Name(); {
 	case slices.Contains(c.with, name):
 		return true

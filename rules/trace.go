@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -136,4 +137,42 @@ func (p *Program) Absences(in Input, kind keys.Kind, key string) []Absence {
 func (e *evaluation) follow(r *rule, res *result) {
 	e.show(r, res)
 	_ = e.derive(res.derived) // cannot fail: the rule succeeded before
+}
+
+// Mention says whether a rule can write a key.
+type Mention int
+
+// The mentions.
+const (
+	// NotMentioned means that the rule does not write the key.
+	NotMentioned Mention = iota
+	// Computed means that the rule computes names of keys, so that any key of the kind is possible.
+	Computed
+	// Named means that the source of the rule shows that it may write the key.
+	Named
+)
+
+// Mentions returns for each rule, in the order of Trace, whether it can write a key on some node.
+func (p *Program) Mentions(kind keys.Kind, key string) []Mention {
+	out := make([]Mention, len(p.rules))
+	for i, r := range p.rules {
+		switch {
+		case r.names(kind, key):
+			out[i] = Named
+		case r.computes(kind):
+			out[i] = Computed
+		}
+	}
+	return out
+}
+
+// computes reports whether the rule computes names of keys of a kind, so that its source does not show all of them.
+func (r *rule) computes(kind keys.Kind) bool {
+	switch kind {
+	case keys.Taint:
+		return len(r.actions) > 0 || slices.ContainsFunc(r.taints, func(t taint) bool { return !t.key.IsLiteral() })
+	case keys.Condition:
+		return len(r.actions) > 0 || slices.ContainsFunc(r.nodeConditions, func(n nodeCondition) bool { return !n.kind.IsLiteral() })
+	}
+	return r.open(kind)
 }

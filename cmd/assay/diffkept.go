@@ -10,7 +10,6 @@ import (
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -64,7 +63,7 @@ func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints
 	was, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
 	for _, k := range d.world.writtenOn(node) {
 		id := flatKey{k.kind, k.key}
-		has, there := valueOn(node, k)
+		has, there := written.Value(node, k.kind, k.key)
 		if _, given := was[id]; given || !there {
 			continue
 		}
@@ -113,26 +112,4 @@ func (d *keptDiff) missing(g record.Giver) record.State {
 		}
 	}
 	return record.Gone
-}
-
-// valueOn returns the value of a key on a Node.
-func valueOn(node *corev1.Node, k writtenKey) (value string, ok bool) {
-	switch k.kind {
-	case keys.Label:
-		value, ok = node.Labels[k.key]
-	case keys.Annotation:
-		value, ok = node.Annotations[k.key]
-	case keys.Resource:
-		quantity, there := node.Status.Capacity[corev1.ResourceName(k.key)]
-		value, ok = quantity.String(), there
-	case keys.Condition:
-		value, ok = written.Conditions(node)[k.key]
-	case keys.Taint:
-		for _, t := range node.Spec.Taints {
-			if t.Key+":"+string(t.Effect) == k.key {
-				return t.Value, true
-			}
-		}
-	}
-	return value, ok
 }

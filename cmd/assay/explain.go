@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -10,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/tracing"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -31,11 +28,18 @@ func newExplain() *cobra.Command {
 		Long: `Show which rule or client set a label, annotation, taint, resource or condition of a node, or why it is missing.
 
 Without a key it lists the labels, annotations, taints, resources and conditions that rules set on the node, each with its rule. With a
-key it shows the rule and the features that it matched. For a key that no rule sets now and that the controller still keeps it shows the rule
-that set it and why it is kept. For a key that another client set it shows that client. For a key that is not on the node
-it shows the rules that could set it, the closest first, and the expressions that did not match. One key is explained as text only.`,
+key it shows the rule and the features that it matched.
+
+If the Node has another value, lacks the key, or keeps one that nothing gives now, it shows what the controller reports about the key, and
+until when: it flaps, another client keeps changing it, removalBudget or removalGracePeriod holds its removal, or the API server rejects it.
+For a key that another client set it shows that client. For a key that the node does not have it shows what could set it: NodeFeatures that
+request it, the setting of the worker that keeps it out, and the rules, the closest first, with the expressions that did not match.
+
+Exit codes: 0 the Node has the key, or rules give it; 1 neither; 2 the cluster or the files could not be read.`,
 		Example: `  assay explain gpu-1
-  assay explain gpu-1 example.com/gpu`,
+  assay explain gpu-1 example.com/gpu
+  assay explain gpu-1 feature.node.kubernetes.io/pci-10de.present
+  assay explain gpu-1 example.com/gpu -o json`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -46,9 +50,6 @@ it shows the rules that could set it, the closest first, and the expressions tha
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
-	if len(args) == 2 && f.output != "text" {
-		return fmt.Errorf("one key is explained as text only; leave %s out, and -o %s prints all keys of the node", args[1], f.output)
-	}
 	name, err := objectName(args[0], nodeKinds...)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask, withholding: w.withholding()}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},
 		world:   w,
 		node:    w.nodes[args[0]],
-		outcome: program.Eval(in), traces: program.Trace(in),
+		program: program, input: in, outcome: program.Eval(in), traces: program.Trace(in),
 	}
 	if len(args) == 1 {
 		if f.output != "text" {
@@ -74,7 +75,17 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		e.tracer.outcome(e.outcome)
 		return nil
 	}
-	return e.key(cmd.Context(), args[1])
+	found := e.name(cmd.Context(), args[1])
+	if f.output == "text" {
+		return e.print(found)
+	}
+	if err := printObject(e.w, f.output, found); err != nil {
+		return err
+	}
+	if len(found.Keys) == 0 {
+		return errFound
+	}
+	return nil
 }
 
 // explanation explains single keys of a node.
@@ -82,14 +93,11 @@ type explanation struct {
 	tracer
 	world   *world
 	node    *corev1.Node
+	program *rules.Program
+	input   rules.Input
 	outcome *rules.Outcome
 	traces  []rules.RuleTrace
-}
-
-// given is a key that rules set on a node.
-type given struct {
-	kind       keys.Kind
-	key, value string
+	report  *held.Report // of the controller
 }
 
 // find returns the keys with a name that rules set. The name may omit the default namespace.
@@ -116,81 +124,6 @@ func (e *explanation) find(name string) []given {
 		}
 	}
 	return out
-}
-
-func (e *explanation) key(ctx context.Context, name string) error {
-	found := e.find(name)
-	if e.outcome.Failed != nil {
-		fmt.Fprintf(e.w, "Nothing is written on %s: %s failed: %s\n", e.outcome.Node, e.outcome.Failed.Ref, printable(e.outcome.Failed.Message))
-	}
-	for _, g := range found {
-		fmt.Fprintf(e.w, "%s %s\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
-		e.present(g)
-		origin, _ := e.outcome.Origin(g.kind, g.key)
-		if origin.Object == "" {
-			fmt.Fprintf(e.w, "  a NodeFeature requests it directly: %s\n", strings.Join(e.askers(g.key), ", "))
-			continue
-		}
-		fmt.Fprintf(e.w, "  from %s (%s)%s\n", origin.Ref, origin.How, from(origin.Ref))
-		for i := range e.traces {
-			if e.traces[i].Ref == origin.Ref {
-				e.rule(&e.traces[i])
-			}
-		}
-		for _, c := range e.outcome.Conflicts() {
-			if c.Key == g.key {
-				fmt.Fprintf(e.w, "  %s sets another value, which is overridden\n", c.Lost)
-			}
-		}
-	}
-	if len(found) > 0 {
-		return nil
-	}
-	if others := e.foreign(name); len(others) > 0 {
-		e.printForeign(ctx, others)
-		return nil
-	}
-	return e.absent(name)
-}
-
-// present reports whether the Node has the key with the expected value.
-func (e *explanation) present(g given) {
-	if why := written.Differs(e.node, e.withholding, g.kind, g.key, g.value); why != "" {
-		fmt.Fprintln(e.w, "  "+e.s.warn(printable(why)))
-	}
-}
-
-// askers returns the NodeFeatures that request a label.
-func (e *explanation) askers(key string) []string {
-	var out []string
-	for _, p := range e.world.fleet.Published(e.outcome.Node) {
-		for name := range p.Labels {
-			if e.world.opt.Keys.Qualify(name) == key {
-				out = append(out, p.Namespace+"/"+p.Name)
-			}
-		}
-	}
-	return out
-}
-
-// absent explains why a key is not set: it lists the rules that could set it, closest first.
-func (e *explanation) absent(name string) error {
-	fmt.Fprintf(e.w, "%s has no %s.\n", e.outcome.Node, printable(name))
-	var able []*rules.RuleTrace
-	for i := range e.traces {
-		if e.names(&e.traces[i], name) {
-			able = append(able, &e.traces[i])
-		}
-	}
-	if len(able) == 0 {
-		return foundError{fmt.Errorf("no rule names %s%s", name, e.suggest(name))}
-	}
-	slices.SortStableFunc(able, func(a, b *rules.RuleTrace) int { return tracing.Lacking(a) - tracing.Lacking(b) })
-	fmt.Fprintf(e.w, "%s could set it, closest first:\n\n", plural(len(able), "rule"))
-	for _, t := range able {
-		e.rule(t)
-	}
-	return errFound
 }
 
 // names reports whether a rule could write a key.

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -52,27 +47,4 @@ func (e *explanation) foreign(name string) []foreign {
 		add(keys.Condition, name, text, written.ConditionPath(name)...)
 	}
 	return out
-}
-
-// printForeign prints keys of the Node that no rule sets: those that another client has set, and those that the controller keeps.
-func (e *explanation) printForeign(ctx context.Context, list []foreign) {
-	for _, f := range list {
-		if f.kind == keys.Condition && f.key == assayv1alpha1.FeaturesReadyCondition {
-			fmt.Fprintf(e.w, "%s %s\n  written by Assay itself, not by a rule: it reports whether all rules are applied to the features of this boot\n",
-				f.kind, e.s.bold(printable(line(f.key, f.value))))
-			continue
-		}
-		if instance, ok := e.world.owner(e.node, f.kind, f.key); ok {
-			if e.printLoss(ctx, f.given) {
-				continue
-			}
-			e.printKept(ctx, f.given, instance)
-			continue
-		}
-		by := ""
-		if len(f.managers) > 0 {
-			by = ": " + strings.Join(f.managers, ", ")
-		}
-		fmt.Fprintf(e.w, "%s %s\n  set by another client, not by Assay%s\n", f.kind, e.s.bold(printable(line(f.key, f.value))), printable(by))
-	}
 }

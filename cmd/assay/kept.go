@@ -67,11 +67,11 @@ func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance s
 	return "", false
 }
 
-// printLoss prints the objects because of which a taint is on the Node: it has lost features. It returns false for other keys.
-func (e *explanation) printLoss(ctx context.Context, g given) bool {
+// loss says because of which objects a taint is on the Node: it has lost features. It returns "" for other keys.
+func (e *explanation) loss(ctx context.Context, g given) string {
 	c, ok := e.world.kept.(*cluster.Client)
 	if !ok || g.kind != keys.Taint {
-		return false
+		return ""
 	}
 	requests, _ := c.Requests(ctx) // without permission to read them, the taint is explained like others
 	policies, _ := c.Policies(ctx)
@@ -87,36 +87,32 @@ func (e *explanation) printLoss(ctx context.Context, g given) bool {
 		}
 	}
 	if len(by) == 0 {
-		return false
+		return ""
 	}
-	fmt.Fprintf(e.w, "%s %s\n  written by Assay, not by a rule: onLoss of %s\n", g.kind, e.s.bold(printable(line(g.key, g.value))), printable(strings.Join(by, " or ")))
+	why := "written by Assay, not by a rule: onLoss of " + strings.Join(by, " or ")
 	if text := c.NodeEvent(ctx, e.outcome.Node, "LossTaintAdded", g.value); text != "" {
-		fmt.Fprintf(e.w, "  LossTaintAdded: %s\n", printable(text))
+		why += "; LossTaintAdded: " + text
 	}
-	return true
+	return why
 }
 
-// printKept prints which rule set a key that no rule sets now, and why the controller may have kept it.
-func (e *explanation) printKept(ctx context.Context, g given, instance string) {
-	fmt.Fprintf(e.w, "%s %s\n  written by Assay; no rule sets it now\n", g.kind, e.s.bold(printable(line(g.key, g.value))))
-	fmt.Fprintf(e.w, "  set by %s\n", printable(e.world.recorded(ctx, instance, g)))
-	fmt.Fprintf(e.w, "  %s\n", e.s.warn(printable(e.world.whyKept(ctx, e.outcome.Node, g))))
-}
-
-// recorded returns the objects that set a key according to the controller's provenance record.
-func (w *world) recorded(ctx context.Context, instance string, g given) string {
+// recorded returns the objects that set a key according to the controller's provenance record, in Why what has become of each.
+func (w *world) recorded(ctx context.Context, instance string, g given) (out []source) {
 	r, where, err := w.provenance(ctx, instance)
 	if err != nil {
-		return "an unknown rule: " + err.Error()
+		return []source{{Kind: ruleKind, Why: "an unknown rule: " + err.Error()}}
 	}
-	var out []string
 	for _, giver := range r.Givers(record.KeyOf(g.kind, g.key)) {
-		out = append(out, w.object(giver))
+		s := source{Kind: ruleKind, Name: giver.Name, Why: w.object(giver)}
+		if giver.ID == record.Requested {
+			s.Kind, s.Name = "NodeFeature", ""
+		}
+		out = append(out, s)
 	}
 	if len(out) == 0 {
-		return "an unknown rule: the record in " + where + " does not have the key"
+		return []source{{Kind: ruleKind, Why: "an unknown rule: the record in " + where + " does not have the key"}}
 	}
-	return strings.Join(out, " or ")
+	return out
 }
 
 // provenance returns the record of an instance of the controller, and the name of the ConfigMap with it.
@@ -152,17 +148,4 @@ func (w *world) object(g record.Giver) string {
 		}
 	}
 	return text + ", which was deleted"
-}
-
-// whyKept returns the reason why the controller has not removed a key, as far as the cluster reports it.
-func (w *world) whyKept(ctx context.Context, node string, g given) string {
-	if c, ok := w.kept.(*cluster.Client); ok {
-		if text := c.NodeEvent(ctx, node, "RemovalHeld", string(g.kind)+" "+g.key+" "); text != "" {
-			return "RemovalHeld: " + text
-		}
-	}
-	if len(w.fleet.Published(node)) == 0 {
-		return "the node has no NodeFeature: the controller keeps its keys for removalGracePeriod"
-	}
-	return "the controller has not removed it: removalBudget or flapping facts may hold it, or the controller does not run"
 }

@@ -47,15 +47,10 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 			}
 		}
 	}
-	explain("example.com/gpu", "written by Assay; no rule sets it now", "set by NodeFeatureRule gpu\n", "removalGracePeriod")
+	explain("example.com/gpu", "written by Assay; no rule or NodeFeature gives it now", "set by NodeFeatureRule gpu\n", "no replica of the controller holds Lease")
 	explain("example.com/old", "set by NodeFeatureRule old, which was deleted\n")
 	explain("example.com/lost", "set by an unknown rule: the record in ConfigMap assay-system/assay-kept-rules does not have the key")
 	explain("example.com/rack", "set by another client")
-
-	objects["/api/v1/events"] = list(object{
-		"message": "held for 5m0s unless confirmed: too many nodes lose labels or resources at once: label example.com/gpu (given by gpu)",
-	})
-	explain("example.com/gpu", "RemovalHeld: held for 5m0s unless confirmed: too many nodes lose labels")
 }
 
 // TestExplainSaysWhichLossTaintedANode: no rule sets the taint, and its value names the object.
@@ -73,7 +68,7 @@ func TestExplainSaysWhichLossTaintedANode(t *testing.T) {
 		"/api/v1/events":                                         list(object{"message": "Added the taint example.com/lost=training.rdma:NoExecute: the node has lacked a link"}),
 	})
 	out, code := runCommand(t, kubeconfig, "explain", "a", "example.com/lost")
-	for _, text := range []string{"written by Assay, not by a rule: onLoss of NodeFeatureRequest training/rdma\n", "LossTaintAdded: Added the taint", "lacked a link"} {
+	for _, text := range []string{"written by Assay, not by a rule: onLoss of NodeFeatureRequest training/rdma", "LossTaintAdded: Added the taint", "lacked a link"} {
 		if code != 0 || !strings.Contains(out, text) {
 			t.Errorf("exit code %d, %q is missing in:\n%s", code, text, out)
 		}

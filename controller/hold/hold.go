@@ -56,15 +56,24 @@ func Some(list []string) string {
 // Key returns the kind and name of a key as messages name it.
 func Key(kind keys.Kind, key string) string { return string(kind) + " " + key }
 
-// Until returns the time until which a hold lasts, by its message.
-func Until(message string) (time.Time, bool) {
+// Read returns the time until which a hold lasts, and why, by its message.
+func Read(message string) (until time.Time, why string, ok bool) {
 	_, rest, ok := strings.Cut(message, untilMark)
 	if !ok {
-		return time.Time{}, false
+		return time.Time{}, "", false
 	}
-	text, _, _ := strings.Cut(rest, ": ")
-	at, err := time.Parse(time.RFC3339, text)
-	return at, err == nil
+	at, why, _ := strings.Cut(rest, ": ")
+	until, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return time.Time{}, "", false
+	}
+	end := len(why)
+	for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+		if i := strings.LastIndex(why, ": "+string(kind)+" "); i >= 0 {
+			end = min(end, i)
+		}
+	}
+	return until, why[:end], true
 }
 
 // Names reports whether the message of an Event names a key.

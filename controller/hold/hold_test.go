@@ -15,8 +15,8 @@ func TestMessagesAreRead(t *testing.T) {
 		text := hold.Message(reason, at.In(time.FixedZone("", 3600)), "why: it does", []string{
 			hold.Key(keys.Label, "a.io/one") + " (given by r)", hold.Key(keys.Taint, "a.io/two:NoSchedule"),
 		})
-		if got, ok := hold.Until(text); !ok || !got.Equal(at) {
-			t.Errorf("%q lasts until %s", text, got)
+		if got, why, ok := hold.Read(text); !ok || !got.Equal(at) || why != "why: it does" {
+			t.Errorf("%q lasts until %s because of %q", text, got, why)
 		}
 		for _, named := range []struct {
 			kind keys.Kind
@@ -38,7 +38,7 @@ func TestMessagesAreRead(t *testing.T) {
 			t.Errorf("%q leaves keys out", text)
 		}
 	}
-	if _, ok := hold.Until("a rule's own event"); ok {
+	if _, _, ok := hold.Read("a rule's own event"); ok {
 		t.Error("a time in a string without one")
 	}
 }

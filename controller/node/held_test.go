@@ -23,7 +23,7 @@ func (w *passes) holdOf(reason, label string) time.Time {
 	if len(got) != 1 {
 		w.Fatalf("Events %q, want one %s", got, reason)
 	}
-	until, ok := hold.Until(got[0])
+	until, _, ok := hold.Read(got[0])
 	if !ok || label != "" && !hold.Names(got[0], keys.Label, prefix+label) {
 		w.Fatalf("the Event does not say until when, or does not name %s: %q", label, got[0])
 	}
@@ -99,7 +99,7 @@ func TestADeletedWorkersObjectIsAnEvent(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(got[0], "removalGracePeriod: NodeFeature "+namespace+"/n ") {
 		t.Fatalf("Events %q", got)
 	}
-	until, _ := hold.Until(got[0])
+	until, _, _ := hold.Read(got[0])
 	w.near(until, w.clock.Now().Add(10*time.Minute))
 	w.clock.Step(time.Minute)
 	w.pass()

@@ -336,6 +336,11 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 	return get[corev1.ConfigMap](ctx, c, within("/api/v1", namespace, "configmaps"), name)
 }
 
+// NodeEvents returns the Events of a Node.
+func (c *Client) NodeEvents(ctx context.Context, node string) ([]corev1.Event, error) {
+	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,involvedObject.name=" + node}})
+}
+
 // NodeEvent returns the message of the latest event of a Node with the given reason and with part in its message. It returns "" if
 // no event matches or if events cannot be read.
 func (c *Client) NodeEvent(ctx context.Context, node, reason, part string) string {

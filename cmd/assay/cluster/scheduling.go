@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -60,9 +59,4 @@ func NodePools[T any](ctx context.Context, c *Client) ([]T, bool, error) {
 		return nil, false, nil
 	}
 	return out, err == nil, err
-}
-
-// Leases returns the Leases of a namespace.
-func (c *Client) Leases(ctx context.Context, namespace string) ([]coordinationv1.Lease, error) {
-	return list[coordinationv1.Lease](ctx, c, within("/apis/coordination.k8s.io/v1", namespace, "leases"), nil)
 }

@@ -4,20 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-)
-
-const (
-	// missedRenewals is the number of lease durations after which the holder counts as dead. Another replica takes over after one.
-	missedRenewals = 2
-	// defaultLease is the duration of a Lease without a duration.
-	defaultLease = 15 * time.Second
+	"github.com/assay-project/assay/cmd/assay/cluster"
 )
 
 // controller checks that a replica of each controller holds the Lease and renews it.
@@ -42,33 +34,25 @@ func (e *examination) controller(ctx context.Context) error {
 
 func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease, own map[string]bool) {
 	const check = "lease"
-	leaseName := nfdv1alpha1.LeaseName(instance(d))
-	l := find(leases, leaseName)
+	l := find(leases, nfdv1alpha1.LeaseName(instance(d)))
+	leader := cluster.LeaderOf(l, d.Namespace, instance(d), e.c.Now())
 	logs := fmt.Sprintf("kubectl -n %s logs deployment/%s", d.Namespace, d.Name)
-	name := "Lease " + d.Namespace + "/" + leaseName
-	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
+	name, pod := "Lease "+leader.Lease, leader.Pod
+	if pod == "" {
 		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment is already reported
 			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: no Node is labeled", name), logs)
 		}
 		return
 	}
-	holder, life := *l.Spec.HolderIdentity, defaultLease
-	if seconds := ptr.Deref(l.Spec.LeaseDurationSeconds, 0); seconds > 0 {
-		life = time.Duration(seconds) * time.Second
-	}
-	pod, _, _ := strings.Cut(holder, "_")
-	age := time.Duration(0)
-	if l.Spec.RenewTime != nil {
-		age = e.c.Now().Sub(l.Spec.RenewTime.Time)
-	}
+	age := leader.Renewed
 	switch {
-	case l.Spec.RenewTime == nil || age > missedRenewals*life:
+	case !leader.Alive:
 		e.report(check, Error, fmt.Sprintf("%s is held by %s, which has not renewed it for %s: the holder is dead and no Node is labeled", name, pod, ago(age)), logs)
 	case !own[pod]:
 		e.report(check, Error, fmt.Sprintf("%s is held by %s, which is not a pod of Deployment %s: the controller waits for it", name, pod, d.Name),
 			"Stop the other controller, for example NFD's master")
 	default:
-		e.ok(check, "%s is held by %s, renewed %s ago", name, pod, ago(max(age, 0)))
+		e.ok(check, "%s is held by %s, renewed %s ago", name, pod, ago(age))
 	}
 }
 

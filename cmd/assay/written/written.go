@@ -15,7 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Differs returns the reason why a Node does not have an output of rules, or "" if it has it. It does not check a nil Node.
+// Differs returns how a Node differs from an output of rules, or "" if it has it. It does not check a nil Node.
 func Differs(node *corev1.Node, withholding rules.Withholding, kind keys.Kind, key, value string) string {
 	if why := withholding.Withholds(kind); why != "" {
 		return "not written on nodes: " + why
@@ -23,13 +23,27 @@ func Differs(node *corev1.Node, withholding rules.Withholding, kind keys.Kind, k
 	if node == nil {
 		return ""
 	}
-	switch has, ok := valuesOf(node, kind)[key]; {
+	switch has, ok := Value(node, kind, key); {
 	case !ok:
-		return "the Node does not have it yet: is the controller running?"
-	case has != value && !(kind == keys.Resource && sameAmount(has, value)):
+		return "the Node does not have it"
+	case !Equal(kind, has, value):
 		return "the Node has " + has + " instead"
 	}
 	return ""
+}
+
+// Value returns the value of a key on a Node, in the form of outputs of rules. A nil Node has no keys.
+func Value(node *corev1.Node, kind keys.Kind, key string) (value string, ok bool) {
+	if node == nil {
+		return "", false
+	}
+	value, ok = valuesOf(node, kind)[key]
+	return value, ok
+}
+
+// Equal reports whether two values of a kind are equal.
+func Equal(kind keys.Kind, a, b string) bool {
+	return a == b || kind == keys.Resource && sameAmount(a, b)
 }
 
 // sameAmount compares quantities: the API server stores 1000 as 1k.

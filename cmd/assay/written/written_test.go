@@ -32,7 +32,7 @@ func TestDiffersKnowsEachKind(t *testing.T) {
 		if why := differs(c.key, c.other); why != "the Node has "+c.shown+" instead" {
 			t.Errorf("%s with another value: %q", kind, why)
 		}
-		if why := differs("a/missing:NoSchedule", c.has); why != "the Node does not have it yet: is the controller running?" {
+		if why := differs("a/missing:NoSchedule", c.has); why != "the Node does not have it" {
 			t.Errorf("%s that is missing: %q", kind, why)
 		}
 	}

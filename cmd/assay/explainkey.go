@@ -1,0 +1,470 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/cmd/assay/tracing"
+	"github.com/assay-project/assay/cmd/assay/workerlabel"
+	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/fleet/offline"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// explainedName is the JSON of assay explain NODE KEY. docs/troubleshooting.md documents it.
+type explainedName struct {
+	Node string `json:"node"`
+	// Name is the key as the user wrote it.
+	Name string `json:"name"`
+	// Failed is the action fail because of which the controller writes nothing on the node.
+	Failed *rules.Failure `json:"failed,omitempty"`
+	// Keys are the keys of all kinds with this name that the Node has or that rules give; empty: there are none.
+	Keys []explainedKey `json:"keys"`
+	// Candidates could give the key and do not, the closest first. They are listed only if there are no keys.
+	Candidates []source `json:"candidates,omitempty"`
+	// Removed is the Event about the removal of the key, if there are no keys.
+	Removed string `json:"removed,omitempty"`
+	// Controller is the replica that writes Nodes; absent: unknown.
+	Controller *cluster.Leader `json:"controller,omitempty"`
+}
+
+// explainedKey is the JSON of one key.
+type explainedKey struct {
+	Kind  keys.Kind `json:"kind"`
+	Key   string    `json:"key"`
+	State state     `json:"state"`
+	// Wanted is the value that rules and NodeFeatures give now, Value that of the Node; absent: none.
+	Wanted *string `json:"wanted,omitempty"`
+	Value  *string `json:"value,omitempty"`
+	// Sources are the rules or NodeFeatures that give the key or, in the state Kept, gave it.
+	Sources []source `json:"sources,omitempty"`
+	// Overridden are rules that give another value and lose.
+	Overridden []string `json:"overridden,omitempty"`
+	// Managers are the clients that set the value of the Node, by its managedFields. They are listed if it is not the wanted one.
+	Managers []string `json:"managers,omitempty"`
+	// Hold is what the controller reports about the key, Why a sentence about the state.
+	Hold *held.Hold `json:"hold,omitempty"`
+	Why  string     `json:"why,omitempty"`
+}
+
+// state compares a key on the Node with what rules give.
+type state string
+
+const (
+	stateWritten   state = "Written"   // the Node has the wanted value
+	stateMissing   state = "Missing"   // the Node lacks the wanted key
+	stateDifferent state = "Different" // the Node has another value
+	stateWithheld  state = "Withheld"  // a setting keeps it from Nodes
+	stateUnknown   state = "Unknown"   // there is no Node to compare with
+	stateKept      state = "Kept"      // the controller wrote it, and nothing gives it now
+	stateAssay     state = "Assay"     // Assay writes it without a rule
+	stateForeign   state = "Foreign"   // another client has set it
+)
+
+// source is a rule, a NodeFeature or the worker that gives a key or could give it.
+type source struct {
+	// Kind is NodeFeatureRule, NodeFeature or Worker.
+	Kind string `json:"kind"`
+	// Name is the rule as OBJECT/RULE, the NodeFeature as NAMESPACE/NAME, or the source of the worker.
+	Name string `json:"name"`
+	// How is the field of the rule.
+	How string `json:"how,omitempty"`
+	// Terms are the expressions and conditions of the rule with what the node has. Sensitive rules have none.
+	Terms []term `json:"terms,omitempty"`
+	// Found is what the node has, Why the reason why the key is not given, Fix what to change.
+	Found string `json:"found,omitempty"`
+	Why   string `json:"why,omitempty"`
+	Fix   string `json:"fix,omitempty"`
+
+	trace *rules.RuleTrace
+}
+
+// ruleKind is the kind of sources that are rules.
+const ruleKind = "NodeFeatureRule"
+
+type term struct {
+	Met     bool   `json:"met"`
+	Subject string `json:"subject"`
+	Asked   string `json:"asked,omitempty"`
+	Found   string `json:"found,omitempty"`
+}
+
+// given is a key that rules set on a node.
+type given struct {
+	kind       keys.Kind
+	key, value string
+}
+
+// name explains all keys with a name.
+func (e *explanation) name(ctx context.Context, name string) *explainedName {
+	e.report = e.world.report(ctx, e.node)
+	out := &explainedName{Node: e.outcome.Node, Name: name, Failed: e.outcome.Failed, Keys: []explainedKey{}}
+	if e.report.Known && e.report.LeaderErr == nil {
+		out.Controller = &e.report.Leader
+	}
+	for _, g := range e.find(name) {
+		out.Keys = append(out.Keys, e.wanted(g))
+	}
+	for _, f := range e.foreign(name) {
+		if !slices.ContainsFunc(out.Keys, func(k explainedKey) bool { return k.Kind == f.kind && k.Key == f.key }) {
+			out.Keys = append(out.Keys, e.unwanted(ctx, f))
+		}
+	}
+	if len(out.Keys) == 0 {
+		out.Candidates = e.candidates(ctx, name)
+		out.Removed = e.removed(name)
+	}
+	return out
+}
+
+// wanted explains a key that rules or NodeFeatures give.
+func (e *explanation) wanted(g given) explainedKey {
+	k := explainedKey{Kind: g.kind, Key: g.key, Wanted: &g.value}
+	origin, _ := e.outcome.Origin(g.kind, g.key)
+	if origin.Object == "" {
+		for _, name := range e.askers(g.key) {
+			k.Sources = append(k.Sources, source{Kind: "NodeFeature", Name: strings.TrimPrefix(name, "/"), How: "spec.labels"})
+		}
+	}
+	for i := range e.traces {
+		if e.traces[i].Ref == origin.Ref && origin.Object != "" {
+			k.Sources = append(k.Sources, e.ruleSource(&e.traces[i], origin.How))
+		}
+	}
+	for _, c := range e.outcome.Conflicts() {
+		if c.Kind == g.kind && c.Key == g.key {
+			k.Overridden = append(k.Overridden, c.Lost.String())
+		}
+	}
+	if value, ok := written.Value(e.node, g.kind, g.key); ok {
+		k.Value = &value
+	}
+	withheld := e.withholding.Withholds(g.kind)
+	switch {
+	case withheld != "":
+		k.State, k.Why = stateWithheld, "not written on nodes: "+withheld
+	case e.node == nil:
+		k.State = stateUnknown
+	case k.Value == nil:
+		k.State, k.Why = stateMissing, "the Node does not have it"
+	case !written.Equal(g.kind, *k.Value, g.value):
+		k.State, k.Why = stateDifferent, "the Node has "+*k.Value+" instead"
+		k.Managers = e.managers(g)
+	default:
+		k.State = stateWritten
+		return k
+	}
+	if k.State == stateMissing || k.State == stateDifferent {
+		e.explainDifference(&k)
+	}
+	return k
+}
+
+// explainDifference adds why a Node does not have a wanted value.
+func (e *explanation) explainDifference(k *explainedKey) {
+	if by := strings.Join(k.Managers, ", "); by != "" {
+		k.Why += ", set by " + by
+	}
+	k.Hold = e.report.Of(k.Kind, k.Key, false, e.orphan())
+	if k.Hold != nil || e.outcome.Failed != nil {
+		return
+	}
+	if _, ours := e.world.owner(e.node, k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
+		k.Why += "; the controller does not change keys of other clients, because restrictions.allowOverwrite is false"
+		return
+	}
+	if text := e.report.Nothing(); text != "" {
+		k.Why += "; " + text
+	}
+}
+
+// orphan reports whether the NodeFeature of the node's worker is missing, so that the controller keeps what followed from it for a while.
+func (e *explanation) orphan() bool { return e.world.orphan(e.outcome.Node) }
+
+// unwanted explains a key of the Node that nothing gives now.
+func (e *explanation) unwanted(ctx context.Context, f foreign) explainedKey {
+	k := explainedKey{Kind: f.kind, Key: f.key, Value: &f.value}
+	if f.kind == keys.Condition && f.key == assayv1alpha1.FeaturesReadyCondition {
+		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: it reports whether all rules are applied to the features of this boot"
+		return k
+	}
+	instance, ours := e.world.owner(e.node, f.kind, f.key)
+	if !ours {
+		k.State, k.Managers, k.Why = stateForeign, f.managers, "set by another client, not by Assay"
+		if len(f.managers) > 0 {
+			k.Why += ": " + strings.Join(f.managers, ", ")
+		}
+		return k
+	}
+	if why := e.loss(ctx, f.given); why != "" {
+		k.State, k.Why = stateAssay, why
+		return k
+	}
+	k.State, k.Why = stateKept, "written by Assay; no rule or NodeFeature gives it now"
+	k.Sources = e.world.recorded(ctx, instance, f.given)
+	k.Hold = e.report.Of(k.Kind, k.Key, true, e.orphan())
+	switch {
+	case k.Hold != nil || e.outcome.Failed != nil:
+	case e.orphan() && (!e.report.Known || e.report.Leader.Alive):
+		k.Why += "; the node's worker has no NodeFeature: the controller keeps what followed from it for removalGracePeriod"
+	case e.report.Nothing() != "":
+		k.Why += "; " + e.report.Nothing()
+	default:
+		k.Why += "; removalBudget or flapping features may hold its removal"
+	}
+	return k
+}
+
+// managers returns the clients that set a key according to managedFields.
+func (e *explanation) managers(g given) []string {
+	for _, f := range e.foreign(g.key) {
+		if f.kind == g.kind && f.key == g.key {
+			return f.managers
+		}
+	}
+	return nil
+}
+
+// ruleSource describes a rule with its expressions.
+func (e *explanation) ruleSource(t *rules.RuleTrace, how string) source {
+	out := source{Kind: ruleKind, Name: t.Ref.String(), How: how, trace: t, Why: cmp.Or(t.Skipped, tracing.Why(t, e.mask))}
+	if t.Err != nil {
+		out.Why = t.Err.Error()
+	}
+	if t.Skipped == "" {
+		for _, l := range tracing.Lines(t, e.mask) {
+			out.Terms = append(out.Terms, term{l.Held, l.Subject, l.Asked, l.Found})
+		}
+	}
+	return out
+}
+
+// askers returns the NodeFeatures that request a label and that count.
+func (e *explanation) askers(key string) []string {
+	var out []string
+	for _, p := range e.world.fleet.Published(e.outcome.Node) {
+		if e.requests(p, key) {
+			out = append(out, p.Namespace+"/"+p.Name)
+		}
+	}
+	return out
+}
+
+func (e *explanation) requests(p offline.Published, key string) bool {
+	for name := range p.Labels {
+		if e.world.opt.Keys.Qualify(name) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// candidates returns what could give a name that nothing gives: NodeFeatures whose request is not granted, the worker, and rules, the
+// closest first.
+func (e *explanation) candidates(ctx context.Context, name string) []source {
+	out := e.refused(name)
+	if r := e.workerLabel(ctx, name); r != nil {
+		out = append(out, *r)
+	}
+	named, computed := e.able(name)
+	slices.SortStableFunc(named, func(a, b *rules.RuleTrace) int { return tracing.Lacking(a) - tracing.Lacking(b) })
+	for _, t := range named {
+		out = append(out, e.ruleSource(t, ""))
+	}
+	if len(out) == 0 {
+		for _, t := range computed {
+			s := e.ruleSource(t, "")
+			s.Found = "the rule computes names of its outputs, and can write any"
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// able returns the rules whose source names a key, and those that compute the names of their outputs.
+func (e *explanation) able(name string) (named, computed []*rules.RuleTrace) {
+	best := make([]rules.Mention, len(e.traces))
+	for _, key := range []string{name, e.world.opt.Keys.Qualify(name)} {
+		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+			spellings := []string{key}
+			if kind == keys.Taint && !strings.Contains(key, ":") {
+				spellings = []string{key + ":NoSchedule", key + ":PreferNoSchedule", key + ":NoExecute"}
+			}
+			for _, spelling := range spellings {
+				for i, m := range e.program.Mentions(kind, spelling) {
+					best[i] = max(best[i], m)
+				}
+			}
+		}
+	}
+	for i := range e.traces {
+		switch t := &e.traces[i]; {
+		case best[i] == rules.Named || e.names(t, name):
+			named = append(named, t)
+		case best[i] == rules.Computed:
+			computed = append(computed, t)
+		}
+	}
+	return named, computed
+}
+
+// refused returns the NodeFeatures that request a label which is not written.
+func (e *explanation) refused(name string) (out []source) {
+	full := e.world.opt.Keys.Qualify(name)
+	why := ""
+	for _, no := range e.outcome.Rejected() {
+		if no.Ref == (rules.Ref{}) && e.world.opt.Keys.Qualify(no.Key) == full {
+			why = no.Reason
+		}
+	}
+	counts := e.world.fleet.Published(e.outcome.Node)
+	for _, p := range e.world.objects.Published {
+		if p.Node != e.outcome.Node || !e.requests(p, full) {
+			continue
+		}
+		s := source{Kind: "NodeFeature", Name: strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), How: "spec.labels", Why: why}
+		switch {
+		case !slices.ContainsFunc(counts, func(c offline.Published) bool { return c.Namespace == p.Namespace && c.Name == p.Name }):
+			s.Why = "the NodeFeature does not count for the node"
+			for _, note := range e.world.fleet.Notes() {
+				if _, reason, ok := strings.Cut(note, "NodeFeature "+s.Name+" is left out: "); ok {
+					s.Why = "the NodeFeature does not count: " + reason
+				}
+			}
+		case e.world.policy().IgnoreLabels && !e.world.policy().Own(p):
+			s.Why = "labels of NodeFeatures other than the worker's are ignored, because restrictions.denyNodeFeatureLabels is set"
+			s.Fix = "unset restrictions.denyNodeFeatureLabels in the controller's configuration"
+		case why == "" && e.outcome.Failed != nil:
+			s.Why = "nothing is written on the node"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// workerLabel explains a label of the form of the worker's own.
+func (e *explanation) workerLabel(ctx context.Context, name string) *source {
+	domain, short := keys.Split(e.world.opt.Keys.Qualify(name))
+	if domain != "" && domain != nfdv1alpha1.FeatureLabelNamespace {
+		return nil
+	}
+	settings, where := e.world.workerSettings(ctx)
+	r := workerlabel.Explain(short, settings, e.input.Facts, e.mask)
+	if r == nil {
+		return nil
+	}
+	out := &source{Kind: "Worker", Name: r.Source, Found: r.Found, Why: r.Why, Fix: r.Fix}
+	switch {
+	case r.Fix != "":
+		out.Fix += " in " + where
+	case r.Why == "":
+		out.Why = "the worker writes it by " + where + "; it may run with another configuration: see its log"
+	}
+	return out
+}
+
+// removed returns the Event about the removal of a key.
+func (e *explanation) removed(name string) string {
+	for _, key := range []string{e.world.opt.Keys.Qualify(name), name} {
+		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+			if message, age := e.report.Event(hold.Lost, kind, key); message != "" {
+				return fmt.Sprintf("%s ago: %s", age, message)
+			}
+		}
+	}
+	return ""
+}
+
+// print prints an explanation as text.
+func (e *explanation) print(x *explainedName) error {
+	if x.Failed != nil {
+		fmt.Fprintf(e.w, "Nothing is written on %s: %s failed: %s\n", x.Node, x.Failed.Ref, printable(x.Failed.Message))
+	}
+	for i := range x.Keys {
+		e.printKey(&x.Keys[i])
+	}
+	if len(x.Keys) > 0 {
+		return nil
+	}
+	fmt.Fprintf(e.w, "%s has no %s.\n", x.Node, printable(x.Name))
+	if x.Removed != "" {
+		fmt.Fprintf(e.w, "FeaturesLost %s\n", printable(x.Removed))
+	}
+	ruled := 0
+	for _, s := range x.Candidates {
+		if s.trace != nil {
+			ruled++
+			continue
+		}
+		who, verb := s.Kind+" "+s.Name, "requests it, and it is not written"
+		if s.Kind == "Worker" {
+			who, verb = "The source "+s.Name+" of the worker", "writes labels of this form"
+		}
+		fmt.Fprintf(e.w, "%s %s:\n", printable(who), verb)
+		e.indented(s.Found, e.s.warn(printable(s.Why)))
+		if s.Fix != "" {
+			e.indented("to change that: " + s.Fix)
+		}
+	}
+	if len(x.Candidates) == 0 {
+		return foundError{fmt.Errorf("no rule, NodeFeature or source of the worker names %s%s", x.Name, e.suggest(x.Name))}
+	}
+	if ruled > 0 {
+		fmt.Fprintf(e.w, "%s could set it, closest first:\n\n", plural(ruled, "rule"))
+	}
+	for _, s := range x.Candidates {
+		if s.trace != nil {
+			e.indented(s.Found)
+			e.rule(s.trace)
+		}
+	}
+	return errFound
+}
+
+// indented prints lines that belong to the line before.
+func (e *explanation) indented(lines ...string) {
+	for _, text := range lines {
+		if text != "" {
+			fmt.Fprintf(e.w, "  %s\n", text)
+		}
+	}
+}
+
+func (e *explanation) printKey(k *explainedKey) {
+	value := k.Value
+	if k.Wanted != nil {
+		value = k.Wanted
+	}
+	fmt.Fprintf(e.w, "%s %s\n", k.Kind, e.s.bold(printable(line(k.Key, *value))))
+	why := printable(k.Why)
+	if k.State != stateForeign && k.State != stateAssay {
+		why = e.s.warn(why)
+	}
+	e.indented(why)
+	if k.Hold != nil {
+		e.indented(e.s.warn(printable(k.Hold.String())))
+	}
+	for _, s := range k.Sources {
+		switch {
+		case k.State == stateKept:
+			e.indented("set by " + printable(s.Why))
+		case s.trace == nil:
+			e.indented(fmt.Sprintf("NodeFeature %s requests it in spec.labels", printable(s.Name)))
+		default:
+			e.indented(fmt.Sprintf("from %s (%s)%s", printable(s.Name), s.How, from(s.trace.Ref)))
+			e.rule(s.trace)
+		}
+	}
+	for _, lost := range k.Overridden {
+		e.indented(lost + " sets another value, which is overridden")
+	}
+}
