@@ -45,6 +45,8 @@ type ConfigurationOptions struct {
 	Fail bool
 	// Scheduling also registers the reviews of pods and workloads.
 	Scheduling bool
+	// Selectors also registers the reviews that add labels of requests to node selectors.
+	Selectors bool
 }
 
 // specChanged is false for updates that do not change the spec. Without has() it would fail for objects without a spec, whose
@@ -104,17 +106,23 @@ func EarlyConfiguration(o ConfigurationOptions) *admissionregistrationv1.Mutatin
 			early.MatchConditions = append(early.MatchConditions, byPeople)
 		}
 		path := EarlyReviewPath
-		if o.URL != "" {
-			url := o.URL + path
-			early.ClientConfig.URL = &url
-		} else {
-			service := *h.ClientConfig.Service
-			service.Path = &path
-			early.ClientConfig.Service = &service
-		}
+		early.ClientConfig = at(h.ClientConfig, o, path)
 		out.Webhooks = append(out.Webhooks, early)
 	}
 	return out
+}
+
+// at returns the configuration of a client for another path of the server.
+func at(c admissionregistrationv1.WebhookClientConfig, o ConfigurationOptions, path string) admissionregistrationv1.WebhookClientConfig {
+	if o.URL != "" {
+		url := o.URL + path
+		c.URL = &url
+		return c
+	}
+	service := *c.Service
+	service.Path = &path
+	c.Service = &service
+	return c
 }
 
 // byPeople is false for ServiceAccounts: programs that publish features do not read warnings, and nodes publish often.
@@ -170,6 +178,9 @@ func installed(o ConfigurationOptions) []metav1.Object {
 	if o.Scheduling {
 		mutating, validating := SchedulingConfigurations(o)
 		list = append(list, mutating, validating)
+	}
+	if o.Selectors {
+		list = append(list, SelectorConfiguration(o))
 	}
 	return list
 }

@@ -156,20 +156,15 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 		}
 		return p
 	}
-	affinity := func(p *corev1.Pod) string {
-		if p.Spec.Affinity == nil {
-			return ""
-		}
-		return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key
-	}
+	const amx = "feature.node.kubernetes.io/amx"
 	dryRun := &client.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	testkit.Eventually(t, "pods that ask are changed", func(ctx context.Context) error {
 		p := newPod(plain, fmt.Sprintf(needs, "AMX"))
 		if err := api.Create(ctx, p, dryRun); err != nil {
 			return err
 		}
-		if got := affinity(p); got != "feature.node.kubernetes.io/amx" || p.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
-			return fmt.Errorf("affinity %q, annotations %v", got, p.Annotations)
+		if p.Spec.NodeSelector[amx] != "true" || p.Annotations[assayv1alpha1.RequirementHashAnnotation] == "" {
+			return fmt.Errorf("node selector %v, annotations %v", p.Spec.NodeSelector, p.Annotations)
 		}
 		return nil
 	})
@@ -184,7 +179,7 @@ func TestPodsAndWorkloadsOnARealAPIServer(t *testing.T) {
 	if err := api.Create(t.Context(), silent, dryRun); err != nil {
 		t.Fatal(err)
 	}
-	if affinity(silent) == "" || silent.Spec.SchedulerName != "assay" {
+	if silent.Spec.NodeSelector[amx] != "true" || silent.Spec.SchedulerName != "assay" {
 		t.Errorf("the policy of the namespace is not applied: %+v", silent.Spec)
 	}
 

@@ -28,10 +28,7 @@ func asksIn(metadata string) string {
 // kube-system and in Assay's namespace, are not sent to the webhook. While it is unavailable, all are accepted, and only the
 // extender places them.
 func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
-	elsewhere := metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
-		Values: []string{metav1.NamespaceSystem, o.Namespace},
-	}
+	elsewhere := elsewhere(o)
 	labeled := metav1.LabelSelectorRequirement{
 		Key: assayv1alpha1.SchedulingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{assayv1alpha1.SchedulingLabelEnabled},
 	}
@@ -73,13 +70,26 @@ func condition(template string) admissionregistrationv1.MatchCondition {
 
 // podHook returns the webhook that mutates pods on creation.
 func podHook(name string, o ConfigurationOptions, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
-	again := admissionregistrationv1.IfNeededReinvocationPolicy
 	h := hook(name, o, admissionregistrationv1.Ignore, core([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "pods"))
+	return mutatingHook(&h, when, namespaces...)
+}
+
+// mutatingHook returns a webhook as one for mutating admission.
+func mutatingHook(h *admissionregistrationv1.ValidatingWebhook, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
+	again := admissionregistrationv1.IfNeededReinvocationPolicy
 	return admissionregistrationv1.MutatingWebhook{
 		Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
 		SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
 		ReinvocationPolicy: &again, MatchConditions: []admissionregistrationv1.MatchCondition{when},
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: namespaces},
+	}
+}
+
+// elsewhere selects all namespaces but kube-system and Assay's own, which must not depend on the webhook.
+func elsewhere(o ConfigurationOptions) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+		Values: []string{metav1.NamespaceSystem, o.Namespace},
 	}
 }
 

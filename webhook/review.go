@@ -39,8 +39,11 @@ func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	limit := deadline(r)
 	ctx, cancel := context.WithTimeout(r.Context(), limit-min(answerMargin, limit/4))
 	defer cancel()
-	if r.URL.Path == EarlyReviewPath {
+	switch r.URL.Path {
+	case EarlyReviewPath:
 		ctx = context.WithValue(ctx, earlyKey{}, true)
+	case SelectorPath:
+		ctx = context.WithValue(ctx, selectorKey{}, true)
 	}
 	body, release, err := s.read(ctx, w, r)
 	if err != nil {
@@ -70,6 +73,9 @@ func (s *Server) reply(ctx context.Context, w http.ResponseWriter, review *admis
 
 // earlyKey marks the context of a review in mutating admission, which runs before the API server validates the schema.
 type earlyKey struct{}
+
+// selectorKey marks the context of a review that only adds labels of requests to node selectors.
+type selectorKey struct{}
 
 // early reports whether this is the review in mutating admission: it rejects the same objects as the other review, and has warnings
 // for these only.
@@ -119,7 +125,11 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 			response = internal(req, errors.New("the review failed; see Assay's log"))
 		}
 	}()
-	review, ok := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]
+	list := s.reviewers
+	if ctx.Value(selectorKey{}) != nil {
+		list = s.selectors
+	}
+	review, ok := list[resource{req.Resource.Group, req.Resource.Resource}]
 	if !ok || req.SubResource != "" {
 		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true} // not one of our kinds: the webhook configuration is too broad
 	}
@@ -135,8 +145,10 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 
 // kind returns the resource of a request for metrics: "other" for all resources of other groups, since a client can send any name.
 func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
-	if _, ours := s.reviewers[resource{req.Resource.Group, req.Resource.Resource}]; ours {
-		return req.Resource.Resource
+	for _, list := range []map[resource]reviewer{s.reviewers, s.selectors} {
+		if _, ours := list[resource{req.Resource.Group, req.Resource.Resource}]; ours {
+			return req.Resource.Resource
+		}
 	}
 	return "other"
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/intake"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -61,6 +62,9 @@ const (
 	// EarlyReviewPath serves reviews of Assay's own kinds in mutating admission. It responds like ReviewPath, but has warnings for rejected objects only,
 	// and never changes an object.
 	EarlyReviewPath = "/review/early"
+	// SelectorPath serves reviews of pods, DaemonSets and Jobs in mutating admission, which add the label of the NodeFeatureRequest that
+	// pods name to their node selector.
+	SelectorPath = "/review/selector"
 	// HealthPath returns 200 as soon as the server is serving.
 	HealthPath = "/healthz"
 )
@@ -91,6 +95,9 @@ type Options struct {
 	// Scheduling enables the review of pods and workloads that require features; nil disables it.
 	Scheduling *Scheduling
 
+	// Request returns a NodeFeatureRequest, nil if it does not exist, for reviews of SelectorPath; it must be fast. Nil disables them.
+	Request func(ctx context.Context, namespace, name string) (*assayv1alpha1.NodeFeatureRequest, error)
+
 	// Observe is called with every review: the resource ("other" if it is not one of our kinds), the result ("allowed", "warned",
 	// "denied", "failed") and the duration. Nil ignores it.
 	Observe func(resource, result string, took time.Duration)
@@ -102,6 +109,7 @@ type Options struct {
 type Server struct {
 	opts      Options
 	reviewers map[resource]reviewer
+	selectors map[resource]reviewer // of SelectorPath
 	bodies    *intake.Bodies
 	turns     *semaphore.Weighted // running reviews: more of them than processors would only delay all of them
 	addr      atomic.Value        // string
@@ -123,7 +131,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{opts: o, bodies: intake.NewBodies(maxInFlight, maxBody, weight)}
 	s.turns = semaphore.NewWeighted(int64(max(minTurns, runtime.GOMAXPROCS(0))))
-	s.reviewers = reviewers(&s.opts)
+	s.reviewers, s.selectors = reviewers(&s.opts), selectors(&s.opts)
 	return s, nil
 }
 
@@ -135,6 +143,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(ReviewPath, s.serveReview)
 	mux.HandleFunc(EarlyReviewPath, s.serveReview)
+	mux.HandleFunc(SelectorPath, s.serveReview)
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	return mux
 }

@@ -46,8 +46,9 @@ func chart() error {
 	if err := copies("policies", policies.FileNames(), policies.All(policies.Settings{})); err != nil {
 		return err
 	}
-	if err := copies("scheduling", []string{policies.PodScheduler + ".yaml"}, map[string][]byte{
-		policies.PodScheduler + ".yaml": policies.Scheduling(policies.PodScheduler),
+	if err := copies("scheduling", []string{policies.PodScheduler + ".yaml", policies.FeatureRequest + ".yaml"}, map[string][]byte{
+		policies.PodScheduler + ".yaml":   policies.Scheduling(policies.PodScheduler),
+		policies.FeatureRequest + ".yaml": policies.Scheduling(policies.FeatureRequest),
 	}); err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func webhooks() error {
 	mutating, validating := webhook.SchedulingConfigurations(options)
 	objects := map[string]any{
 		"early.yaml": webhook.EarlyConfiguration(options), "rules.yaml": webhook.Configuration(options),
-		"mutating.yaml": mutating, "validating.yaml": validating,
+		"mutating.yaml": mutating, "validating.yaml": validating, "selectors.yaml": webhook.SelectorConfiguration(options),
 	}
 	files := map[string][]byte{}
 	for name, object := range objects {

@@ -78,7 +78,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	}
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
 	a := &admission{cache: mgr.GetCache()}
-	if a.keeper, err = f.newKeeper(f.namespace, f.scheduling, client, log, a.answers); err != nil {
+	if a.keeper, err = f.newKeeper(f.namespace, f.schedulingFlags, client, log, a.answers); err != nil {
 		return err
 	}
 	if a.knows, err = f.lookUp(ctx, mgr, &options); err != nil {

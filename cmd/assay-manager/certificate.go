@@ -74,7 +74,7 @@ type keeper interface {
 }
 
 // newKeeper returns the keeper of the certificate. answers reports whether this replica can answer reviews.
-func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
+func (f *certificateFlags) newKeeper(namespace string, reviews schedulingFlags, client kubernetes.Interface, log logr.Logger, answers func(context.Context) error) (keeper, error) {
 	report := func(err error) {
 		log.Error(err, "Failed to renew or publish the serving certificate; retrying")
 	}
@@ -85,7 +85,8 @@ func (f *certificateFlags) newKeeper(namespace string, scheduling bool, client k
 		flags: f, namespace: namespace, answers: answers, log: log,
 		client: client.AdmissionregistrationV1(),
 		config: webhook.ConfigurationOptions{
-			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail", Scheduling: scheduling,
+			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail",
+			Scheduling: reviews.scheduling, Selectors: reviews.selectors,
 		},
 	}
 	o := certs.Options{

@@ -32,7 +32,12 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
-	for _, object := range []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, inputs.Namespace()} {
+	watched := []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, inputs.Namespace()}
+	if f.selectors {
+		o.Request = requests(c)
+		watched = append(watched, &assayv1alpha1.NodeFeatureRequest{})
+	}
+	for _, object := range watched {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return nil, err
 		}

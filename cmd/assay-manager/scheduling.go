@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,11 +26,24 @@ import (
 
 // schedulingFlags are the webhook's flags for pods and workloads that require features.
 type schedulingFlags struct {
-	scheduling bool
+	scheduling, selectors bool
 }
 
 func (f *schedulingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that require features; keeps the features of all nodes in memory")
+	flags.BoolVar(&f.selectors, "request-selectors", false, "add the labels of NodeFeatureRequests to the node selectors of pods, DaemonSets and Jobs that name one")
+}
+
+// requests returns a lookup of NodeFeatureRequests in the cache.
+func requests(c cache.Cache) func(context.Context, string, string) (*assayv1alpha1.NodeFeatureRequest, error) {
+	return func(ctx context.Context, namespace, name string) (*assayv1alpha1.NodeFeatureRequest, error) {
+		r := &assayv1alpha1.NodeFeatureRequest{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, r, client.UnsafeDisableDeepCopy)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return r, err
+	}
 }
 
 // review adds the lookups for pods and nodes to the webhook, and returns a function that checks whether requirements are synced.

@@ -29,7 +29,7 @@ const (
 	// ReasonTooOften means that too many requests of the namespace began to be materialized within an hour.
 	ReasonTooOften = "TooOften"
 	// ReasonReadsRules means that the requirements read outputs of rules, which are not known when a rule is evaluated.
-	ReasonReadsRules = "ReadsRules"
+	ReasonReadsRules = requirements.ReasonReadsRules
 )
 
 // Materializes reports whether requests are materialized.

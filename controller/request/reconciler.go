@@ -83,11 +83,11 @@ func (r *Reconciler) materialized(obj *assayv1alpha1.NodeFeatureRequest) {
 		return
 	}
 	if r.rule == nil {
-		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has set materializedRequests to 0")
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, requirements.ReasonDisabled, "the administrator has set materializedRequests to 0")
 		return
 	}
 	if w := r.known.Withholding; w.All || w.Labels {
-		c.SetIf(assayv1alpha1.ConditionMaterialized, false, "Disabled", "the administrator has disabled labels of rules")
+		c.SetIf(assayv1alpha1.ConditionMaterialized, false, requirements.ReasonDisabled, "the administrator has disabled labels of rules")
 		return
 	}
 	switch rule := r.rule(requirements.RuleName(obj.Namespace, obj.Name)); {

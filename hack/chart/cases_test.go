@@ -54,6 +54,7 @@ var expectations = map[string]expected{
 			"Assay v0.1.0 is installed in namespace assay-system as assay:",
 			"- 1 controller, which evaluates rules and updates Nodes",
 			"- 2 admission webhooks, which reject invalid rules",
+			"- pods with the label assay.dev/feature-request get the label of the request in their node selector, by a MutatingAdmissionPolicy",
 			"helm test assay --namespace assay-system",
 		},
 	},

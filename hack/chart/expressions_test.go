@@ -183,8 +183,12 @@ func expressions(t *testing.T, object map[string]any) []expression {
 		out := p.conditions(policy.Spec.MatchConditions)
 		p.options.HasPatchTypes = true
 		for i, m := range policy.Spec.Mutations {
-			text := m.ApplyConfiguration.Expression
-			out = append(out, p.expression(fmt.Sprintf("mutations[%d]", i), text, &patch.ApplyConfigurationCondition{Expression: text}))
+			where := fmt.Sprintf("mutations[%d]", i)
+			if m.JSONPatch != nil {
+				out = append(out, p.expression(where, m.JSONPatch.Expression, &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}))
+			} else {
+				out = append(out, p.expression(where, m.ApplyConfiguration.Expression, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}))
+			}
 		}
 		return out
 	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":

@@ -1,6 +1,9 @@
 package chart
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,9 +13,52 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestKustomizeBaseIsWhatTheChartRenders builds the base as kubectl does. It also has a Namespace, and no hooks.
+// TestKustomizeBaseIsWhatTheChartRenders builds the base with the component as kubectl does. It also has a Namespace, and no hooks. The
+// base alone has no kind that clusters before 1.36 do not have.
 func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../hack/kustomize/base")
+	for id := range kustomized(t, filesys.MakeFsOnDisk(), "../../hack/kustomize/base") {
+		if strings.HasPrefix(id, "MutatingAdmissionPolicy") {
+			t.Errorf("the base has %s", id)
+		}
+	}
+	overlay := t.TempDir()
+	paths := []string{}
+	for _, name := range []string{"base", "feature-request"} {
+		absolute, err := filepath.Abs("../../hack/kustomize/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, err := filepath.Rel(overlay, absolute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, path)
+	}
+	text := fmt.Sprintf("resources: [%q]\ncomponents: [%q]\n", paths[0], paths[1])
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := kustomized(t, filesys.MakeFsOnDisk(), overlay)
+	want := map[string]any{"Namespace//assay-system": got["Namespace//assay-system"]}
+	for _, object := range objects(t, mustRender(t, nil)) {
+		if at(object, "metadata.annotations.helm.sh/hook") == nil {
+			want[identity(object)] = comparable(object)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || got["Namespace//assay-system"] == nil {
+		t.Errorf("the base (-chart +base); run make chart:\n%s", diff)
+	}
+	for id, object := range got {
+		if strings.HasPrefix(id, "CustomResourceDefinition/") && at(object, "part-of") != "assay" {
+			t.Errorf("%s lacks the label by which the definitions are deleted", id)
+		}
+	}
+}
+
+// kustomized builds a directory, and returns the objects by their identity.
+func kustomized(t *testing.T, files filesys.FileSystem, dir string) map[string]any {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,20 +74,7 @@ func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
 		}
 		got[identity(object)] = comparable(object)
 	}
-	want := map[string]any{"Namespace//assay-system": got["Namespace//assay-system"]}
-	for _, object := range objects(t, mustRender(t, nil)) {
-		if at(object, "metadata.annotations.helm.sh/hook") == nil {
-			want[identity(object)] = comparable(object)
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" || got["Namespace//assay-system"] == nil {
-		t.Errorf("the base (-chart +base); run make chart:\n%s", diff)
-	}
-	for id, object := range got {
-		if strings.HasPrefix(id, "CustomResourceDefinition/") && at(object, "part-of") != "assay" {
-			t.Errorf("%s lacks the label by which the definitions are deleted", id)
-		}
-	}
+	return got
 }
 
 // comparable returns an object without the labels and annotations that only Helm writes; for a CRD, its label and its spec.

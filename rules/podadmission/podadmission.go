@@ -45,7 +45,7 @@ func Decide(in Input) []Patch {
 	if pod.Spec.NodeName != "" {
 		return out // the pod is bound to a node already, but its features are still watched
 	}
-	if selector := in.selector(); len(selector) > len(pod.Spec.NodeSelector) {
+	if selector := in.selector(); !maps.Equal(selector, pod.Spec.NodeSelector) {
 		out = append(out, Patch{"add", "/spec/nodeSelector", selector})
 	}
 	if pod.Spec.SchedulerName != "" && pod.Spec.SchedulerName != corev1.DefaultSchedulerName {

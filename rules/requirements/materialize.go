@@ -1,11 +1,15 @@
 package requirements
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -39,6 +43,39 @@ func LabelOf(namespace, name string) string {
 		return ImpossibleLabel
 	}
 	return assayv1alpha1.RequestLabelNamespace + "/" + full
+}
+
+// The reasons of the condition Materialized of requests for which nodes get no label, whatever the others are: requirements that read
+// outputs of rules, and labels that the administrator has disabled.
+const (
+	ReasonReadsRules = "ReadsRules"
+	ReasonDisabled   = "Disabled"
+)
+
+// WithoutLabel returns why nodes get no label for a request, so that its pods must not wait for one: the extender, if there is one,
+// places them. It returns "" if nodes have the label or will have it, once there is room for it. The policy
+// api/policies/scheduling/feature-request.yaml evaluates the same in CEL.
+func WithoutLabel(o *assayv1alpha1.NodeFeatureRequest) string {
+	need := o.Spec.Required
+	switch {
+	case o.Spec.Materialize == assayv1alpha1.MaterializeNever:
+		return "materialize is Never"
+	case need == nil || len(need.MatchFeatures)+len(need.MatchAny)+len(need.Conditions) == 0:
+		return "required is empty"
+	case readsMatched(need.MatchFeatures) || slices.ContainsFunc(need.MatchAny, func(a nfdv1alpha1.MatchAnyElem) bool { return readsMatched(a.MatchFeatures) }):
+		return "required reads " + nfdv1alpha1.RuleMatchedFeature
+	}
+	c := meta.FindStatusCondition(o.Status.Conditions, assayv1alpha1.ConditionMaterialized)
+	if c != nil && c.Status == metav1.ConditionFalse && c.ObservedGeneration == o.Generation && (c.Reason == ReasonReadsRules || c.Reason == ReasonDisabled) {
+		return cmp.Or(c.Message, c.Reason)
+	}
+	return ""
+}
+
+func readsMatched(list nfdv1alpha1.FeatureMatcher) bool {
+	return slices.ContainsFunc(list, func(term nfdv1alpha1.FeatureMatcherTerm) bool {
+		return strings.EqualFold(term.Feature, nfdv1alpha1.RuleMatchedFeature)
+	})
 }
 
 // NameTooLong says why a request has no label.

@@ -96,6 +96,7 @@ func (c *Cluster) apiServer(name, etcd string, secure port) (Program, error) {
 		"--enable-aggregator-routing=true",
 		"--allow-privileged=true",
 	}
+	args = append(args, emulated()...)
 	disabled := c.options.DisableAdmission
 	if c.options.FakeNodes {
 		disabled = append([]string{"TaintNodesByCondition"}, disabled...)
@@ -107,6 +108,18 @@ func (c *Cluster) apiServer(name, etcd string, secure port) (Program, error) {
 		Name: name, Path: c.programs[kube.APIServer], Ready: ready,
 		Args: append(args, c.options.APIServerArgs...), // the last of two equal flags wins
 	}, nil
+}
+
+// EmulatedVersion is the environment variable with the version of Kubernetes, such as 1.34, as which the API server behaves:
+// make test-emulated sets it.
+const EmulatedVersion = "ASSAY_EMULATED_VERSION"
+
+// emulated returns the flags with which the programs behave as an older version of Kubernetes.
+func emulated() []string {
+	if version := os.Getenv(EmulatedVersion); version != "" {
+		return []string{"--emulated-version=" + version}
+	}
+	return nil
 }
 
 // controllerManager returns the controllers of Kubernetes: garbage collection, default ServiceAccounts, deletion of namespaces,
@@ -134,6 +147,7 @@ func (c *Cluster) controllerManager(secure port, opts Options) (Program, error) 
 		"--root-ca-file="+c.pki.file(caName+".crt"),
 		"--cluster-signing-cert-file="+c.pki.file(caName+".crt"), "--cluster-signing-key-file="+c.pki.file(caName+".key"),
 	)
+	args = append(args, emulated()...)
 	return Program{
 		Name: kube.ControllerManager, Path: c.programs[kube.ControllerManager], Ready: ready,
 		Args: append(args, opts.ControllerManagerArgs...),
@@ -160,7 +174,7 @@ func (c *Cluster) scheduler(name string, secure port, config []byte) (Program, e
 	}
 	return Program{
 		Name: name, Path: c.programs[kube.Scheduler], Ready: ready,
-		Args: append(c.servingArgs(secure, "scheduler", user), "--config="+file),
+		Args: append(append(c.servingArgs(secure, "scheduler", user), "--config="+file), emulated()...),
 	}, nil
 }
 

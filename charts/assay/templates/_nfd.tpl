@@ -249,6 +249,27 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{- if semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
 {{- end -}}
 
+{{/* What adds labels of requests to node selectors: policy, webhook or off. */}}
+{{- define "assay.requests" -}}
+{{- $served := include "assay.mutatingPolicies" . -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $limits := ($c.config | default dict).materializedRequests | default dict -}}
+{{- $labels := not (or $c.instance ($c.config | default dict).instance (and (hasKey $limits "total") (eq (int $limits.total) 0))) -}}
+{{- if eq .Values.scheduling.requests "policy" -}}
+{{- if not $served }}{{ fail (printf "scheduling.requests: policy needs Kubernetes 1.36, and this is %s: set webhook, or leave it empty" .Capabilities.KubeVersion.Version) }}{{ end -}}
+policy
+{{- else if eq .Values.scheduling.requests "webhook" -}}
+{{- if not .Values.webhook.enabled }}{{ fail "scheduling.requests: webhook needs webhook.enabled" }}{{ end -}}
+webhook
+{{- else if or .Values.scheduling.requests (not $labels) -}}
+off
+{{- else if $served -}}
+policy
+{{- else -}}
+{{ ternary "webhook" "off" .Values.webhook.enabled }}
+{{- end -}}
+{{- end -}}
+
 {{/* "true" if workers set their Node as the owner of their NodeFeatures: flags take precedence over the configuration, as in the worker. */}}
 {{- define "assay.nodeOwns" -}}
 {{- $core := (.Values.worker.config | default dict).core | default dict -}}
