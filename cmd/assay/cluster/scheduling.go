@@ -38,6 +38,11 @@ func (c *Client) Requests(ctx context.Context) ([]assayv1alpha1.NodeFeatureReque
 	return listIfAny[assayv1alpha1.NodeFeatureRequest](ctx, c, assayPath("nodefeaturerequests"))
 }
 
+// Request returns one NodeFeatureRequest.
+func (c *Client) Request(ctx context.Context, namespace, name string) (*assayv1alpha1.NodeFeatureRequest, error) {
+	return get[assayv1alpha1.NodeFeatureRequest](ctx, c, within("/apis/"+assayv1alpha1.GroupVersion.String(), namespace, "nodefeaturerequests"), name)
+}
+
 // Policies returns all NodeFeatureSchedulingPolicies. It returns none if the CRD does not exist.
 func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSchedulingPolicy, error) {
 	return listIfAny[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"))

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+func newRequest() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "request",
+		Short: "Print the node selector for a NodeFeatureRequest",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRequestSelector())
+	return cmd
+}
+
+func newRequestSelector() *cobra.Command {
+	f := &cluster.Flags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "selector NAME",
+		Short: "Print the node selector for pods of a NodeFeatureRequest",
+		Long: `Print the node selector for pods of a NodeFeatureRequest, to paste into the spec of a pod template. It needs neither admission nor the
+extender.
+
+With -o patch it prints a merge patch for a workload with a pod template, such as a Deployment.
+
+Exit code 1 if nodes get no label for the request. It prints a note if they do not have the label yet.`,
+		Example: `  assay request selector amx -n ml
+  kubectl patch deployment train -n ml --type merge -p "$(assay request selector amx -n ml -o patch)"`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			namespace, name, ok := strings.Cut(args[0], "/")
+			if !ok {
+				namespace, name = f.Namespace(), args[0]
+			}
+			return printSelector(cmd, f, namespace, name, output)
+		},
+		ValidArgsFunction: completeRequests(f),
+	}
+	f.Register(cmd.Flags())
+	outputFlag(cmd, &output, "text", "patch", "json", "yaml")
+	return cmd
+}
+
+// completeRequests completes with the names of the requests in the namespace.
+func completeRequests(f *cluster.Flags) completion {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fromCluster(f, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
+			list, err := c.Requests(ctx)
+			for i := range list {
+				if list[i].Namespace == f.Namespace() {
+					names = append(names, list[i].Name)
+				}
+			}
+			return names, err
+		})
+	}
+}
+
+func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output string) error {
+	c, err := f.Connect()
+	if err != nil {
+		return err
+	}
+	request, err := c.Request(cmd.Context(), namespace, name)
+	if cluster.IsNotFound(err) {
+		return fmt.Errorf("NodeFeatureRequest %s/%s not found; use -n NAMESPACE for another namespace", namespace, name)
+	}
+	if err != nil {
+		return err
+	}
+	label := requirements.LabelOf(namespace, name)
+	if label == requirements.ImpossibleLabel {
+		return foundError{fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s", namespace, name, requirements.NameTooLong(namespace, name))}
+	}
+	if why := requirements.WithoutLabel(request); why != "" {
+		return foundError{fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s; its pods need the extender, see docs/scheduling.md", namespace, name, why)}
+	}
+	if why := notYet(request); why != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable("nodes do not have the label yet: "+why))
+	}
+	selector := map[string]any{"nodeSelector": map[string]string{label: "true"}}
+	w := cmd.OutOrStdout()
+	switch output {
+	case "text":
+		fmt.Fprintf(w, "nodeSelector:\n  %s: \"true\"\n", label)
+		return nil
+	case "patch":
+		data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": selector}}})
+		fmt.Fprintf(w, "%s\n", data)
+		return err
+	}
+	return printObject(w, output, selector)
+}
+
+// notYet returns why nodes that meet a request do not have its label now, or "".
+func notYet(r *assayv1alpha1.NodeFeatureRequest) string {
+	c := meta.FindStatusCondition(r.Status.Conditions, assayv1alpha1.ConditionMaterialized)
+	switch {
+	case c == nil || c.ObservedGeneration != r.Generation:
+		return "the controller has not evaluated the request"
+	case c.Status != metav1.ConditionTrue:
+		return c.Reason + ": " + c.Message
+	}
+	return ""
+}
