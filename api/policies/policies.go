@@ -18,7 +18,19 @@ const (
 	DefaultWorker = "assay-worker"
 	// DefaultManager is the ServiceAccount of the manager in that namespace.
 	DefaultManager = "assay-manager"
+	// DefaultTopology is the ServiceAccount of the publishers of NodeResourceTopologies in that namespace.
+	DefaultTopology = "assay-topology"
 )
+
+// topology is the policy about NodeResourceTopologies, which is installed with their publishers only.
+//
+//go:embed topology/node-bound-topology.yaml
+var topology string
+
+// Topology returns the YAML of the policy about NodeResourceTopologies, which All does not contain, for publishers in a namespace.
+func Topology(namespace string) []byte {
+	return []byte(strings.ReplaceAll(topology, user(DefaultNamespace, DefaultTopology), user(or(namespace, DefaultNamespace), DefaultTopology)))
+}
 
 // Settings are what an installation writes into the policies. Empty names mean the defaults.
 type Settings struct {

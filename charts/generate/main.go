@@ -52,6 +52,11 @@ func chart() error {
 	}); err != nil {
 		return err
 	}
+	if err := copies("topology", []string{"definition.yaml", "policy.yaml"}, map[string][]byte{
+		"definition.yaml": crds.Topology(), "policy.yaml": policies.Topology(""),
+	}); err != nil {
+		return err
+	}
 	if err := webhooks(); err != nil {
 		return err
 	}

@@ -84,6 +84,9 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if f.keepFeatures {
 		return nil
 	}
+	if err := p.Topologies(ctx); err != nil {
+		return fmt.Errorf("delete NodeResourceTopologies: %w", err)
+	}
 	features, err := p.Features(ctx, f.namespace)
 	if _, err := fmt.Fprintf(out, "removed %d NodeFeatures\n", features); err != nil {
 		return err

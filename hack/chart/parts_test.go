@@ -12,20 +12,20 @@ import (
 )
 
 // allParts enables every component that is a Deployment.
-const allParts = `scheduler: {enabled: true}, extender: {enabled: true, certificateSecret: c}, prometheus: {enabled: true, monitor: ServiceMonitor}, library: [coral]`
+const allParts = `topology: {enabled: true}, scheduler: {enabled: true}, extender: {enabled: true, certificateSecret: c}, prometheus: {enabled: true, monitor: ServiceMonitor}, library: [coral]`
 
 // deployments lists the components that are Deployments.
 var deployments = []string{"controller", "webhook", "scheduler", "extender"}
 
 // TestEveryPartHasItsSettings renders the settings that every component has.
 func TestEveryPartHasItsSettings(t *testing.T) {
-	for _, part := range append(deployments, "worker") {
+	for _, part := range append(deployments, "worker", "topology") {
 		t.Run(part, func(t *testing.T) {
 			key := map[string]string{"controller": "master"}[part] // NFD's name has them too
 			if key == "" {
 				key = part
 			}
-			kind := map[bool]string{true: "DaemonSet", false: "Deployment"}[part == "worker"]
+			kind := map[bool]string{true: "DaemonSet", false: "Deployment"}[part == "worker" || part == "topology"]
 			values := map[string]any{}
 			merge(values, set(t, "{"+allParts+"}"))
 			merge(values, set(t, `{`+key+`: {
@@ -156,6 +156,7 @@ func TestEnabledIsSpelledInTwoWays(t *testing.T) {
 		`{prometheus: {dashboard: {enable: true}}}`:                                       `{prometheus: {dashboard: {enabled: true}}}`,
 		`{webhook: {podDisruptionBudget: {enable: false}}}`:                               `{webhook: {podDisruptionBudget: {enabled: false}}}`,
 		`{master: {replicaCount: 2, podDisruptionBudget: {enable: false}}}`:               `{controller: {replicaCount: 2, podDisruptionBudget: {enabled: false}}}`,
+		`{topologyUpdater: {enable: true, podSetFingerprint: false}}`:                     `{topology: {enabled: true, fingerprint: false}}`,
 		`{worker: {enable: null}, topologyUpdater: {enable: false}, gc: {enable: false}}`: `{}`,
 	} {
 		var rendered [2]map[string]string
@@ -181,6 +182,7 @@ func TestNotesWarnOfUnknownValues(t *testing.T) {
 		`{master: {crdController: true, healthPort: 8082, service: {port: 1}}}`:                                                                             {"- master.crdController, master.healthPort, master.service\n"},
 		`{worker: {metricsPort: 8081, healthPort: 8082}}`:                                                                                                   {"- worker.metricsPort: health and metrics have one port, worker.port\n"},
 		`{master: {podDisruptionBudget: {enable: true, unhealthyPodEvictionPolicy: AlwaysAllow}, networkPolicy: {enabled: false}, podAnnotations: {a: b}}}`: nil,
+		`{topologyUpdater: {enable: true, watchNamespace: research}}`:                                                                                       {"- topologyUpdater.watchNamespace: pods of all namespaces hold resources of the nodes\n"},
 		`{topologyUpdater: {createCRDs: true, watchNamespace: "*", kubeletStateDir: /var/lib/kubelet}, gc: {port: 8080, podSecurityContext: {}}}`: {
 			"- gc.podSecurityContext, gc.port: the controller itself removes what Nodes leave behind\n",
 		},

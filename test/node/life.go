@@ -184,6 +184,9 @@ func uninstall(ctx context.Context, s *story) error {
 	if _, err := s.Kubectl(ctx, "get", "nodefeaturerule", "linux"); err != nil {
 		return fmt.Errorf("the user's rule is gone: %w", err)
 	}
+	if err := s.noTopology(ctx); err != nil {
+		return err
+	}
 	_, err = s.show(ctx, "kubectl", "get", "all,nodefeatures,nodefeaturerules", "-A")
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -231,6 +232,8 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		"authorization":                    map[string]any{"mode": "Webhook"},
 		"containerRuntimeEndpoint":         "unix://" + m.socket(),
 		"cgroupDriver":                     "cgroupfs",
+		"cpuManagerPolicy":                 cpuManagerPolicy(),
+		"kubeReserved":                     map[string]string{"cpu": "100m"}, // a part of one CPU, which is shared
 		"cgroupRoot":                       "/" + cgroupName(m.dir),
 		"failCgroupV1":                     false, // still in use, for example here
 		"failSwapOn":                       false,
@@ -253,6 +256,14 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		return "", err
 	}
 	return m.write("kubelet.yaml", string(config))
+}
+
+// cpuManagerPolicy returns the policy with which containers can have CPUs of their own, if there are any that are not reserved.
+func cpuManagerPolicy() string {
+	if runtime.NumCPU() > 1 {
+		return "static"
+	}
+	return "none"
 }
 
 // proxy starts kube-proxy for the addresses of Services.

@@ -70,6 +70,7 @@ var steps = []step{
 	{"memory at work", memory},
 	{"helm rollback, and no label flaps", rollback},
 	{"a part that lacks a permission says which", notPermitted},
+	{"the resources of NUMA nodes are published from the kubelet's socket", topology},
 	{"helm uninstall leaves the Node as it was", uninstall},
 	{"take-over from Node Feature Discovery and hand-back with Helm 4, and no label flaps", takeOverWith("helm")},
 	{"the same with Helm 3", takeOverWith("helm3")},

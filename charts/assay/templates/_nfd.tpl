@@ -176,8 +176,12 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with include "assay.setKeys" (list "gc" .Values.gc (include "assay.gcKeys" .)) }}
 - {{ . }}: the controller itself removes what Nodes leave behind
 {{- end }}
-{{- if include "assay.enabled" (.Values.topologyUpdater | default dict) }}
-- topologyUpdater: Assay publishes no NodeResourceTopology; keep Node Feature Discovery's topology updater for that
+{{- $updater := .Values.topologyUpdater | default dict }}
+{{- if not (has (toString ($updater.watchNamespace | default "*")) (list "*" "")) }}
+- topologyUpdater.watchNamespace: pods of all namespaces hold resources of the nodes
+{{- end }}
+{{- if and (include "assay.enabled" $updater) $updater.kubeletStateDir }}
+- topologyUpdater.kubeletStateDir: the kubelet's socket is read every two seconds instead, and nothing else of its directory is mounted
 {{- end }}
 {{- if ne .Values.enableNodeFeatureApi nil }}
 - enableNodeFeatureApi: features are always published as NodeFeatures
@@ -214,6 +218,23 @@ affinity annotations deploymentAnnotations dnsPolicy extraArgs extraEnvs hostNet
 config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSockPath kubeletStateDir podSetFingerprint updateInterval updateStrategy watchNamespace
 {{- end -}}
 
+{{/* The values of the publishers of NodeResourceTopologies, overridden by those of `topologyUpdater`, as YAML. */}}
+{{- define "assay.topology" -}}
+{{- $t := deepCopy .Values.topology -}}
+{{- $u := deepCopy (.Values.topologyUpdater | default dict) -}}
+{{- $own := dict -}}
+{{- range $key, $value := $u -}}
+{{- if and (not (kindIs "invalid" $value)) (or (hasKey $t $key) (eq $key "enable")) }}{{ $_ := set $own $key $value }}{{ end -}}
+{{- end -}}
+{{- with ($u.config | default dict).excludeList }}{{ $_ := set $own "excludeList" . }}{{ end -}}
+{{- if kindIs "bool" $u.createCRDs }}{{ $_ := set $own "createCRD" $u.createCRDs }}{{ end -}}
+{{- if kindIs "bool" $u.podSetFingerprint }}{{ $_ := set $own "fingerprint" $u.podSetFingerprint }}{{ end -}}
+{{- with $u.updateInterval }}{{ $_ := set $own "interval" . }}{{ end -}}
+{{- with $u.kubeletConfigPath }}{{ $_ := set $own "kubelet" (merge (dict "configPath" .) ($own.kubelet | default dict)) }}{{ end -}}
+{{- with $u.kubeletPodResourcesSockPath }}{{ $_ := set $own "kubelet" (merge (dict "podResourcesDir" (dir .) "socket" (base .)) ($own.kubelet | default dict)) }}{{ end -}}
+{{- mustMergeOverwrite $t $own | toYaml -}}
+{{- end -}}
+
 {{/* The given keys that are set, with their path. Parameters: the path, the values and the keys. */}}
 {{- define "assay.setKeys" -}}
 {{- $set := list -}}
@@ -227,7 +248,7 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{/* Unknown keys: one line each, for the notes. */}}
 {{- define "assay.unknown" -}}
 {{- $gc := concat (list "enable" "enabled" "interval") (include "assay.gcKeys" . | splitList " ") -}}
-{{- $known := dict "gc" $gc "topologyUpdater" (concat $gc (include "assay.topologyUpdaterKeys" . | splitList " ")) -}}
+{{- $known := dict "gc" $gc "topologyUpdater" (concat $gc (keys .Values.topology) (include "assay.topologyUpdaterKeys" . | splitList " ")) -}}
 {{- $_ := set $known "master" (concat (list "enable" "podAnnotations" "podLabels") (keys .Values.controller) (include "assay.masterKeys" . | splitList " ")) -}}
 {{- /* Maps of the controller with a fixed set of keys; the others accept any key. */}}
 {{- range $map := list "image" "networkPolicy" "podDisruptionBudget" "rbac" "serviceAccount" }}

@@ -7,6 +7,9 @@ for schedulers.
 {{- if include "assay.enabled" .Values.worker }}
 - {name: worker, port: http}
 {{- end }}
+{{- if include "assay.enabled" (include "assay.topology" . | fromYaml) }}
+- {name: topology, port: http}
+{{- end }}
 {{- if include "assay.enabled" $c }}
 - {name: controller, port: metrics, secure: {{ $.Values.prometheus.secure.enabled }}}
 {{- end }}

@@ -18,6 +18,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/listing"
@@ -142,6 +143,17 @@ func (p Pruner) FeatureSets(ctx context.Context, namespace string) error {
 // Shapes deletes all NodeShapes, if the cluster has the kind.
 func (p Pruner) Shapes(ctx context.Context) error {
 	err := p.Client.DeleteAllOf(ctx, &assayv1alpha1.NodeShape{})
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// Topologies deletes the NodeResourceTopologies that Assay published, if the cluster has the kind.
+func (p Pruner) Topologies(ctx context.Context) error {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(topologyv1alpha2.NodeResourceTopologyGVK)
+	err := p.Client.DeleteAllOf(ctx, object, client.MatchingLabels{topologyv1alpha2.ManagedByLabel: topologyv1alpha2.ManagedByAssay})
 	if meta.IsNoMatchError(err) {
 		return nil
 	}
