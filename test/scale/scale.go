@@ -12,14 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,14 +28,14 @@ import (
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/test/bench"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/scale/fleet"
-	"github.com/assay-project/assay/webhook"
 )
 
 const (
-	namespace = "assay-system"
+	namespace = kustomize.Namespace
 	// firstValue is the initial value of ownFeature.
 	firstValue = "0"
 	// valueLabel is the label that shows the value of ownFeature, and allLabel that of the rule that matches all nodes.
@@ -121,6 +122,9 @@ func (s *scale) prepare(ctx context.Context) error {
 			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 		}
 	}
+	if err := s.count(ctx); err != nil {
+		return err
+	}
 	if s.nodes, err = s.createNodes(ctx, s.options.nodes); err != nil {
 		return err
 	}
@@ -128,16 +132,18 @@ func (s *scale) prepare(ctx context.Context) error {
 	return nil
 }
 
-// installation returns the objects of an installation, and its rules: those of the benchmarks, and one that shows ownFeature.
+// installation returns what the chart installs, without programs, and rules: those of the benchmarks, and one that shows ownFeature.
 func installation() ([]client.Object, error) {
-	meta := metav1.ObjectMeta{Name: webhook.ConfigurationName}
-	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "assay-webhook-cert"}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
-		rule("scale-value", valueLabel, "@"+ownFeature+".value", nfdv1alpha1.MatchExists),
+	installed, err := kustomize.Objects("Namespace", "ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	if err != nil {
+		return nil, err
 	}
+	var objects []client.Object
+	for _, o := range installed {
+		objects = append(objects, o)
+	}
+	objects = append(objects, rule("scale-value", valueLabel, "@"+ownFeature+".value", nfdv1alpha1.MatchExists))
 	var list nfdv1alpha1.NodeFeatureRuleList
 	if err := bench.Decode("rules-100", &list); err != nil {
 		return nil, err
@@ -145,7 +151,26 @@ func installation() ([]client.Object, error) {
 	for i := range list.Items {
 		objects = append(objects, &list.Items[i])
 	}
-	return append(objects, workerRights()...), nil
+	return objects, nil
+}
+
+// count makes the quotas valid, as the controllers of Kubernetes do, which do not run: until their objects are counted, the API server
+// refuses new ones.
+func (s *scale) count(ctx context.Context) error {
+	var quotas corev1.ResourceQuotaList
+	if err := s.client.List(ctx, &quotas, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	for _, quota := range quotas.Items {
+		quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{}}
+		for name := range quota.Spec.Hard {
+			quota.Status.Used[name] = resource.MustParse("0")
+		}
+		if err := s.client.Status().Update(ctx, &quota); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // marker returns the object with which a controller announces support for feature sets.
@@ -180,7 +205,7 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
 		}
-		token, err := s.token(ctx, n)
+		token, err := s.token(ctx, kustomize.Worker, n)
 		if err != nil {
 			return nil, fmt.Errorf("create a token for the worker of %s: %w", n.Name, err)
 		}
@@ -191,40 +216,20 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 	return nodes, nil
 }
 
-// token returns a token of the worker's ServiceAccount that is bound to a Node. Those of a kubelet are bound to a pod, and name its Node too.
-func (s *scale) token(ctx context.Context, n *corev1.Node) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: ptr.To(int64(tokenLife.Seconds())),
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID},
-	}}
-	err := s.client.SubResource("token").Create(ctx, workerAccount(), request)
+// token returns a token of a ServiceAccount; that of a worker is bound to a Node. Those of a kubelet are bound to a pod, and name its
+// Node too.
+func (s *scale) token(ctx context.Context, account string, bound *corev1.Node) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife.Seconds()))}}
+	if bound != nil {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: bound.Name, UID: bound.UID}
+	}
+	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	err := s.client.SubResource("token").Create(ctx, owner, request)
 	return request.Status.Token, err
 }
 
-// tokenLife is more than any run takes: workers of the harness do not renew their tokens.
+// tokenLife is more than any run takes: the programs of the harness do not renew their tokens.
 const tokenLife = 24 * time.Hour
-
-func workerAccount() *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "assay-worker"}}
-}
-
-// workerRights lets workers do what the chart's role does.
-func workerRights() []client.Object {
-	account := workerAccount()
-	return []client.Object{
-		account,
-		&rbacv1.Role{ObjectMeta: account.ObjectMeta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures"}, Verbs: []string{"create", "get", "list", "watch", "patch"}},
-			{APIGroups: []string{assayv1alpha1.GroupName}, Resources: []string{"nodefeaturesets"}, Verbs: []string{"create", "get"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}, ResourceNames: []string{assayv1alpha1.FeatureSetMarker}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}},
-		}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: account.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
-		},
-	}
-}
 
 // counter returns a function that prints progress from time to time. It is safe for concurrent use.
 func (s *scale) counter(what string, of int) func(done int) {
@@ -241,7 +246,7 @@ func (s *scale) counter(what string, of int) func(done int) {
 
 // startController starts the controller.
 func (s *scale) startController(ctx context.Context) error {
-	return s.startManager(ctx, controllerName, "controller", "--metrics-port=0")
+	return s.startManager(ctx, controllerName, kustomize.Controller, "controller", "--metrics-port=0")
 }
 
 // startServers starts the webhook and the extender.
@@ -254,7 +259,8 @@ func (s *scale) startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.startManager(ctx, webhookName, "webhook", "--metrics-port=0", "--webhook-url=https://"+serve, "--webhook-port="+port)
+	err = s.startManager(ctx, webhookName, kustomize.Webhook, "webhook", "--metrics-port=0", "--webhook-url=https://"+serve, "--webhook-port="+port,
+		"--controller-service-account="+kustomize.Controller)
 	if err != nil {
 		return err
 	}
@@ -262,10 +268,15 @@ func (s *scale) startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.run(ctx, extenderName, address, "extender", "--address="+address)
+	return s.run(ctx, extenderName, address, s.Kubeconfig, "extender", "--address="+address) // it is not part of a default installation
 }
 
-func (s *scale) startManager(ctx context.Context, name string, args ...string) error {
+// startManager starts a program with the permissions of a ServiceAccount, to which the policies apply.
+func (s *scale) startManager(ctx context.Context, name, account string, args ...string) error {
+	kubeconfig, err := s.kubeconfig(ctx, account)
+	if err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", account, err)
+	}
 	health, err := cluster.FreeAddress()
 	if err != nil {
 		return err
@@ -274,17 +285,33 @@ func (s *scale) startManager(ctx context.Context, name string, args ...string) e
 	if err != nil {
 		return err
 	}
-	return s.run(ctx, name, health, append(args, "--port="+port)...)
+	return s.run(ctx, name, health, kubeconfig, append(args, "--port="+port)...)
+}
+
+// kubeconfig writes a kubeconfig with a token of a ServiceAccount, and returns its path.
+func (s *scale) kubeconfig(ctx context.Context, account string) (string, error) {
+	token, err := s.token(ctx, account, nil)
+	if err != nil {
+		return "", err
+	}
+	admin := s.RESTConfig()
+	config := clientcmdapi.NewConfig()
+	config.Clusters[account] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[account] = &clientcmdapi.Context{Cluster: account, AuthInfo: account}
+	config.CurrentContext = account
+	path := filepath.Join(filepath.Dir(s.Kubeconfig), account+".kubeconfig")
+	return path, clientcmd.WriteToFile(*config, path)
 }
 
 // run starts assay-manager, and returns once /readyz succeeds.
-func (s *scale) run(ctx context.Context, name, address string, args ...string) error {
+func (s *scale) run(ctx context.Context, name, address, kubeconfig string, args ...string) error {
 	path, err := filepath.Abs(s.manager)
 	if err != nil {
 		return err
 	}
 	return s.Run(ctx, cluster.Program{
-		Name: name, Path: path, Args: append(args, "--kubeconfig="+s.Kubeconfig, "--namespace="+namespace),
+		Name: name, Path: path, Args: append(args, "--kubeconfig="+kubeconfig, "--namespace="+namespace),
 		Ready: cluster.Answers("http://" + address + "/readyz"),
 	})
 }

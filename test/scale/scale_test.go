@@ -11,6 +11,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -115,8 +120,38 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 			t.Errorf("%s: %d requests %s, want %d", want.phase, got, want.request, want.count)
 		}
 	}
+	checkInstallation(t, c, shared)
 	if got := phases[phaseFirst].Requests["POST nodefeaturesets"] > 0; got != shared {
 		t.Errorf("sets were created: %t, want %t", got, shared)
+	}
+}
+
+// checkInstallation checks that what was measured is what the chart installs: its policies bind the controller, and its quota counts sets.
+func checkInstallation(t *testing.T, c *cluster.Cluster, shared bool) {
+	t.Helper()
+	k := testkit.Client(t, c.User)
+	var quota corev1.ResourceQuota
+	if err := k.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: kustomize.Worker}, &quota); err != nil {
+		t.Fatal(err)
+	}
+	for name, used := range quota.Status.Used {
+		if (used.Value() > 0) != shared {
+			t.Errorf("the quota counts %s of %s", &used, name)
+		}
+	}
+	config := rest.CopyConfig(c.RESTConfig())
+	config.Impersonate.UserName = "system:serviceaccount:" + namespace + ":" + kustomize.Controller
+	controller, err := client.New(config, client.Options{Scheme: testkit.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes corev1.NodeList
+	if err := k.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"kubernetes.io/os":"other"}}}`))
+	if err := controller.Status().Patch(t.Context(), &nodes.Items[0], patch); err == nil || !strings.Contains(err.Error(), "assay-node-writes") {
+		t.Errorf("the controller changes the label of an operating system: %v, want that the policy rejects it", err)
 	}
 }
 
