@@ -36,6 +36,7 @@ import (
 	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
@@ -82,6 +83,8 @@ type Config struct {
 	Requests compile.RequestLimits
 	// Shapes are the names of the labels that make NodeShapes; none disables them. They need Ready, and no instance name.
 	Shapes []string
+	// Devices are the devices of DRA drivers, which the caller starts; nil: rules cannot read them.
+	Devices *devices.Devices
 	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
 	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
@@ -115,6 +118,9 @@ func (c Config) settings() string {
 		namespaces = c.Sources.Namespaces.String()
 	}
 	settings := []any{c.Rules, c.Policy.Record.Bare, c.Disable, c.Sources.IgnoreLabels, namespaces}
+	if len(c.Sources.Drivers) > 0 {
+		settings = append(settings, c.Sources.Drivers)
+	}
 	if c.Requests.Total > 0 {
 		settings = append(settings, c.Requests)
 	}
@@ -130,7 +136,7 @@ func (c Config) settings() string {
 func (c Config) Inputs(live client.Reader) inputs.Options {
 	policy := c.Sources
 	policy.Keys, policy.Record = c.Rules.Keys, c.Policy.Record
-	return inputs.Options{Policy: policy, Grace: c.Grace, Live: live}
+	return inputs.Options{Policy: policy, Grace: c.Grace, Live: live, Devices: c.Devices}
 }
 
 // Withholding returns which outputs of rules are not written to nodes.

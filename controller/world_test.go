@@ -30,6 +30,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
@@ -184,6 +185,9 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {
+		w.Fatal(err)
+	}
+	if config.Devices, err = devices.Add(mgr, config.Sources, config.Grace); err != nil {
 		w.Fatal(err)
 	}
 	if err := controller.Add(mgr, config, sets); err != nil {

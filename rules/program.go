@@ -119,5 +119,13 @@ func (p *Program) Rules() []Ref {
 	return out
 }
 
+// Reads returns the names of the features that the rules of a set read, in no order.
+func (s *RuleSet) Reads() (out []string) {
+	for _, r := range s.rules {
+		out = append(out, r.reads...)
+	}
+	return out
+}
+
 // Reads returns the names of the features that the rules read, sorted.
 func (p *Program) Reads() []string { return p.reads }

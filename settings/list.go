@@ -25,6 +25,7 @@ type Settings struct {
 	Parallelism          int
 	InformerPageSize     int
 	Restrictions         Restrictions
+	DRADrivers           []string
 	RemovalGracePeriod   time.Duration
 	RemovalBudget        RemovalBudget
 	NoExecuteBudget      NoExecuteBudget
@@ -123,6 +124,8 @@ var list = []Setting{
 		"Ignore spec.labels of NodeFeatures other than the workers'."),
 	declare("restrictions.allowOverwrite", func(s *Settings) *bool { return &s.Restrictions.AllowOverwrite }, true,
 		"Take over keys that other clients own when a rule names them."),
+	declare("draDrivers", func(s *Settings) *[]string { return &s.DRADrivers }, nil,
+		"DRA drivers whose devices are features; all by default.", example([]any{"gpu.nvidia.com"})),
 	declare("removalGracePeriod", func(s *Settings) *time.Duration { return &s.RemovalGracePeriod }, DefaultRemovalGracePeriod,
 		"Duration for which labels, and features for the extender, remain after their worker's NodeFeature is gone.", flag("removal-grace-period")),
 	// Ten nodes or 5 % of all nodes, whichever is more, may lose keys within ten minutes. A cluster that loses more at once has more likely

@@ -45,7 +45,7 @@ func (s *Settings) Record() plan.Record {
 // Gather returns which NodeFeatures count and how they are merged. Namespace is Assay's own.
 func (s *Settings) Gather(namespace string) gather.Policy {
 	p := gather.Policy{
-		Namespace: namespace, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels, Keys: s.Keys(), Record: s.Record(),
+		Namespace: namespace, Drivers: s.DRADrivers, IgnoreLabels: s.Restrictions.DenyNodeFeatureLabels, Keys: s.Keys(), Record: s.Record(),
 	}
 	if selector := s.Restrictions.NodeFeatureNamespaceSelector; selector != nil {
 		p.Namespaces, _ = metav1.LabelSelectorAsSelector(selector) // checked when it was read

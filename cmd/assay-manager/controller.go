@@ -17,6 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/internal/replicas"
@@ -169,6 +170,9 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 		return err
 	}
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
+	if config.Devices, err = devices.Add(mgr, config.Sources, config.Grace); err != nil {
+		return err
+	}
 	log := ctrl.Log.WithName("controller")
 	f.logStart(log, s)
 	filled := replicas.Every(func(ctx context.Context) error { return logSynced(ctx, mgr.GetClient(), mgr.GetCache(), log) })

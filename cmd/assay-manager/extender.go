@@ -34,6 +34,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
@@ -122,6 +123,9 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
+	if same.Devices, err = devices.Add(mgr, same.Sources, same.Grace); err != nil {
+		return err
+	}
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err

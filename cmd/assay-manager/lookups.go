@@ -16,6 +16,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
@@ -58,6 +59,9 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 		return nil, err
 	}
 	o.Room = assembled.Room
+	if same.Devices, err = devices.Add(mgr, same.Sources, same.Grace); err != nil {
+		return nil, err
+	}
 	known := inputs.New(same.Inputs(nil))
 	if f.nodeWarnings {
 		p := preview.New(known, assembled.Registry())

@@ -153,7 +153,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	ctx := cmd.Context()
 	w := newWorld(s, f.connect.Installation(ctx, c))
 	w.kept = c
-	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, rules: true}); err != nil {
+	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, rules: true}, io.Discard); err != nil {
 		return err
 	}
 	known.AllTemplates = true

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -119,7 +120,7 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 	}
 	out := newWorld(s, own)
 	out.where, out.kept, out.installed = c.Server(), c, known
-	if err := out.readCluster(ctx, c, w); err != nil {
+	if err := out.readCluster(ctx, c, w, f.notes()); err != nil {
 		return nil, err
 	}
 	out.settle(f.notes())
@@ -235,6 +236,11 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		err := manifest.DecodeObject(d, &ns)
 		w.namespace(&ns)
 		return err
+	case "ResourceSlice":
+		var slice resourcev1.ResourceSlice
+		err := manifest.DecodeObject(d, &slice)
+		w.objects.Slices = append(w.objects.Slices, slice)
+		return err
 	case "Node":
 		node, err := manifest.DecodeNode(d)
 		if err == nil && selector.Matches(labels.Set(node.Labels)) {
@@ -257,7 +263,7 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 	return nil
 }
 
-func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) error {
+func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {
 	if want.nodes {
 		if err := w.readNodes(ctx, c, want); err != nil {
 			return err
@@ -280,6 +286,13 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want) e
 			if list[i].NodeName() != "" {
 				w.objects.Published = append(w.objects.Published, list[i].Published())
 			}
+		}
+		w.objects.Slices, err = c.ResourceSlices(ctx, want.node)
+		switch {
+		case cluster.IsForbidden(err):
+			fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printable(err.Error()))
+		case err != nil:
+			return err
 		}
 	}
 	if !want.rules {
@@ -356,7 +369,7 @@ func (w *world) publishes(program *rules.Program) func(feature string) (publishe
 			features[name] = true
 		}
 	}
-	return func(feature string) (bool, bool) { return features[feature] || facts.IsKubernetes(feature), true }
+	return func(feature string) (bool, bool) { return features[feature] || facts.FromCluster(feature), true }
 }
 
 // note prints what was left out.

@@ -91,6 +91,7 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 		uid: obj.UID, generation: obj.Generation, rules: rules.Link(r.opt.Known.Rules, found.Set),
 		errors: found.Errors, warnings: found.Warnings,
 	}
+	r.opt.Nodes.Need(p.rules.Reads())
 	r.programs.Put(key, p, found.Set.Size())
 	return p
 }

@@ -88,6 +88,7 @@ type Options struct {
 //   - Nodes: another client can change keys that the controller manages, a kubelet can reset an extended resource, and a
 //     Node can be recreated. Heartbeats are filtered out.
 //   - NodeFeatures: the features of a node have changed.
+//   - devices of DRA drivers, if a rule reads them.
 //   - changes of the rules, through the registry: every node can be affected.
 //   - losses of features, if nodes are tainted because of them.
 func Add(mgr ctrl.Manager, opt Options) error {
@@ -127,6 +128,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		For(&corev1.Node{}, builder.WithPredicates(relevant)).
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
 		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r: r})).
+		WatchesRawSource(r.changedDevices()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
 	if opt.Losses.Tracker != nil {
 		b = b.WatchesRawSource(r.lostNodes())

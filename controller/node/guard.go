@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -23,7 +24,7 @@ type guard func(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.D
 
 // guards lists all guards in order. Each guard sees the steps that the previous ones allowed.
 func (r *Reconciler) guards() []guard {
-	return []guard{r.incomplete, r.unproven, r.budget, r.flapping, r.refused, r.eviction, r.contested}
+	return []guard{r.incomplete, r.unproven, r.unseenDevices, r.budget, r.flapping, r.refused, r.eviction, r.contested}
 }
 
 // guard applies all guards to a plan.
@@ -98,6 +99,26 @@ func (r *Reconciler) unproven(ctx context.Context, p *plan.Plan, j *judge) (*pla
 	})
 	r.reportGrace(ctx, j.state, j.known, j.node, len(left.Steps) < len(p.Steps))
 	return left, 0
+}
+
+// unseenDevices keeps keys of objects that read devices for the grace period after this process began to read ResourceSlices: a driver
+// that restarts at that time has no slices, and unlike an earlier process this one has not seen them.
+func (r *Reconciler) unseenDevices(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
+	left := j.state.Devices.Unseen
+	if left <= 0 {
+		return p, 0
+	}
+	reads := func(g provenance.Giver) bool {
+		set := j.now.sets[g.ID]
+		return set != nil && (set.ReadsOthers() || slices.ContainsFunc(set.Reads(), facts.IsDevices))
+	}
+	kept := p.Without(func(s plan.Step) bool {
+		return s.Op == plan.Remove && !s.Mark && !r.switchedOff(s) && !j.explained(s) && slices.ContainsFunc(j.givers(s), reads)
+	})
+	if len(kept.Steps) == len(p.Steps) {
+		return p, 0
+	}
+	return kept, left
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another value is

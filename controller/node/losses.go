@@ -85,6 +85,14 @@ func (r *Reconciler) lostNodes() source.Source {
 	})
 }
 
+// changedDevices delivers the nodes whose devices of DRA drivers have changed.
+func (r *Reconciler) changedDevices() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		r.inputs.OnDevices(func(name string) { q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}) })
+		return nil
+	})
+}
+
 // lost reports whether a step changes the taint of lost features, and not one of a rule with the same key.
 func (j *judge) lost(s plan.Step) bool {
 	if !j.r.losses.is(s) || j.gave(s) {

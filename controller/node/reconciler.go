@@ -93,6 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known.newerThan(&node) {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
 	}
+	r.inputs.Need(linked.Program.Reads())
 	state, err := r.inputs.Of(ctx, &node)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -107,7 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	defer r.gate.Passed(node.Name)
 	p, wait := r.guard(ctx, wish, j)
-	again := sooner(sooner(state.Held, wait), due)
+	again := sooner(sooner(sooner(state.Held, state.Devices.Held), wait), due)
 	if !r.dryRun {
 		wait, err = r.carryOut(ctx, linked.Program, wish, p, j)
 		again = sooner(again, wait)

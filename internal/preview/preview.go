@@ -72,7 +72,7 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	if len(n.published) == 0 || len(n.published) >= maxPublished {
 		return false, false
 	}
-	if n.published[feature] || facts.IsKubernetes(feature) {
+	if n.published[feature] || facts.FromCluster(feature) {
 		return true, true
 	}
 	for _, other := range n.rules.All() {
@@ -89,6 +89,7 @@ func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]
 	if !n.synced() {
 		return nil, 0, 0, false
 	}
+	n.inputs.Need(set.Reads())
 	program, inputs, all := n.snapshot(set)
 	if len(inputs) == 0 {
 		return nil, 0, 0, false

@@ -33,6 +33,8 @@ type Policy struct {
 	Namespaces labels.Selector
 	// IgnoreLabels ignores spec.labels of all objects except the workers' own.
 	IgnoreLabels bool
+	// Drivers are the names of the DRA drivers whose devices count; none: all of them.
+	Drivers []string
 	// Keys adds the default namespace to labels without one.
 	Keys keys.Policy
 	// Record distinguishes Assay's own labels and annotations of a Node from others.
@@ -79,6 +81,8 @@ type Node struct {
 	Object *corev1.Node
 	Name   string
 	Labels map[string]string
+	// Devices are the features that come from the ResourceSlices of the node; nil: they are unknown.
+	Devices *facts.Facts
 }
 
 // Stored returns the Node for an object.
@@ -164,13 +168,22 @@ func Input[T Object](p Policy, node Node, namespaces Namespaces, all []T, intern
 	return Merge(p, node, use, interner), left, err
 }
 
+// CountsDriver reports whether the devices of a DRA driver count.
+func (p Policy) CountsDriver(name string) bool {
+	return len(p.Drivers) == 0 || slices.Contains(p.Drivers, name)
+}
+
 // Merge is the second half of Input: it merges the NodeFeatures that count for a node, as Select returns them. The features of the stored
-// Node win over published ones of the same name, and rules with featureSources do not read them.
+// Node win over published ones of the same name, and rules with featureSources do not read them. Published features of devices are
+// ignored in a cluster, so that no publisher can invent devices; without a cluster, a file of features can have them.
 func Merge[T Object](p Policy, node Node, list []T, interner *facts.Interner) rules.Input {
 	in := rules.Input{Node: p.node(node)}
 	all := make([]*facts.Facts, 0, len(list)+1)
 	for _, object := range list {
 		f := object.Published()
+		if node.Object != nil || node.Devices != nil {
+			f.Facts = f.Facts.WithoutDevices(interner)
+		}
 		all = append(all, f.Facts)
 		in.Publishers = append(in.Publishers, rules.Publisher{Name: f.Namespace + "/" + f.Name, Facts: f.Facts})
 		if p.IgnoreLabels && !p.Own(f) {
@@ -187,6 +200,9 @@ func Merge[T Object](p Policy, node Node, list []T, interner *facts.Interner) ru
 		// A rule that reads an extended resource that rules write would be circular.
 		own := p.Record.Parse(node.Object.Annotations[p.Record.Resources()])
 		all = append(all, facts.FromNode(node.Object, own, interner))
+	}
+	if node.Devices != nil {
+		all = append(all, node.Devices)
 	}
 	in.Facts = facts.Merge(interner, all...)
 	return in

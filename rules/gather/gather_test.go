@@ -1,6 +1,7 @@
 package gather_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,5 +44,43 @@ func TestResourcesThatRulesWroteAreNoFeatures(t *testing.T) {
 		if got := strings.Join(in.Facts.Feature("kubernetes.allocatable").Attributes.Names(), " "); got != want {
 			t.Errorf("instance %q reads the resources %s, want %s", instance, got, want)
 		}
+	}
+}
+
+// A client that may write NodeFeatures must not be able to invent devices, also for rules that read one publisher.
+func TestPublishedDevicesAreIgnoredInACluster(t *testing.T) {
+	published := []gather.Published{{Namespace: "ours", Name: "n", Facts: facts.New(&nfdv1alpha1.Features{
+		Instances: map[string]nfdv1alpha1.InstanceFeatureSet{
+			"dra.device": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"driver.name": "invented"}}}},
+		},
+	}, nil)}}
+	known := facts.FromPools([]facts.Pool{{Driver: "real", Name: "p", Complete: true}}, nil)
+	stored := gather.Stored(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	withDevices := stored
+	withDevices.Devices = known
+	for name, tt := range map[string]struct {
+		node    gather.Node
+		devices string
+		drivers string
+	}{
+		"unknown devices":          {stored, "none", "none"},
+		"known devices":            {withDevices, "0", "1"},
+		"a file without a cluster": {gather.Node{Name: "n"}, "1", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := gather.Merge(gather.Policy{}, tt.node, published, nil)
+			count := func(feature string) string {
+				if f := in.Facts.Feature(feature); f != nil {
+					return strconv.Itoa(f.Instances.Len())
+				}
+				return "none"
+			}
+			if got, drivers := count("dra.device"), count("dra.driver"); got != tt.devices || drivers != tt.drivers {
+				t.Errorf("%s devices, %s drivers, want %s and %s", got, drivers, tt.devices, tt.drivers)
+			}
+			if of := in.Publishers[0].Facts.Feature("dra.device"); (of != nil) != (tt.devices == "1") {
+				t.Errorf("rules with featureSources read %v", of)
+			}
+		})
 	}
 }

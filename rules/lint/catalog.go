@@ -85,6 +85,10 @@ var catalog = map[string]knownFeature{
 	"system.tpm":  {attributes: true, elements: []string{"present", "version"}},
 	"system.boot": {attributes: true, elements: []string{"id"}},
 
+	"dra.device": {instances: true, open: true, elements: []string{"device.name", "driver.name", "pool.name", "shared", "taints"},
+		prefixes: []string{"capacity."}},
+	"dra.driver": {instances: true, elements: []string{"complete", "devices", "name", "pools"}},
+
 	"kubernetes.node": {attributes: true, elements: []string{"architecture", "container_runtime", "container_runtime_version",
 		"kernel_version", "kubelet_version", "operating_system", "os_image"}},
 	"kubernetes.provider":        {attributes: true, elements: []string{"id", "name"}},

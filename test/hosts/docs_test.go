@@ -110,7 +110,7 @@ func TestFeaturesAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	literals := stringsOf(t, "../../discovery", "../../rules/facts")
+	literals := stringsOf(t, "../../discovery", "../../rules/facts", "../../internal/fleet/resourceslice")
 	for feature, d := range pages {
 		if !lint.Known(feature) {
 			t.Errorf("%s documents %s, which no source has", featuresPage, feature)

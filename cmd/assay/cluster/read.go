@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -144,6 +145,22 @@ func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, err
 		query.Set("labelSelector", selector)
 	}
 	return list[corev1.Node](ctx, c, "/api/v1/nodes", query)
+}
+
+// ResourceSlices returns the ResourceSlices of one node, or all if node is empty; nil if the cluster does not serve them.
+func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.ResourceSlice, error) {
+	query := url.Values{}
+	if node != "" {
+		query.Set("fieldSelector", resourcev1.ResourceSliceSelectorNodeName+"="+node)
+	}
+	out, err := list[resourcev1.ResourceSlice](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/resourceslices", query)
+	switch {
+	case IsNotFound(err):
+		return nil, nil
+	case err == nil && out == nil:
+		out = []resourcev1.ResourceSlice{} // there are none, which is known
+	}
+	return out, err
 }
 
 // Names returns the names of Nodes or NodeFeatureRules. It only reads their metadata.

@@ -47,6 +47,7 @@ type Follower struct {
 func New(v *index.Index, nodes *inputs.Nodes, opt Options) *Follower {
 	f := &Follower{view: v, nodes: nodes, opt: opt, ready: map[string]int64{}, renewed: map[string]int64{}, dirty: make(chan struct{}, 1)}
 	nodes.OnChange(f.update)
+	v.OnReads(nodes.Need)
 	if opt.Rules != nil {
 		opt.Rules.OnChange(func() {
 			select {
@@ -166,7 +167,9 @@ func (f *Follower) update(c inputs.Change) {
 // link updates the Index with the active rules.
 func (f *Follower) link() {
 	if f.opt.Rules != nil {
-		f.view.SetProgram(f.opt.Rules.Program().Program)
+		program := f.opt.Rules.Program().Program
+		f.nodes.Need(program.Reads())
+		f.view.SetProgram(program)
 	}
 }
 

@@ -54,6 +54,7 @@ type Index struct {
 	pass    uint64 // counts changes
 	maxWork int    // for one requirement on all nodes; see the constant
 
+	reads   func(features []string) // see OnReads
 	program *rules.Program
 	// synced is set once every object that existed at the start is known.
 	synced bool
@@ -277,3 +278,7 @@ func (v *Index) judgeAll(sets []*set, i int32, of *produced) (work int) {
 	}
 	return work
 }
+
+// OnReads registers f, which is called with the features that a requirement reads before the requirement is first evaluated. It must be
+// called before the Index is used, and f must return quickly.
+func (v *Index) OnReads(f func(features []string)) { v.reads = f }

@@ -304,6 +304,9 @@ func (v *Index) set(req *requirements.Requirement) *set {
 	for len(v.sets) >= maxSets || len(v.sets) > 0 && v.bytes()+req.Size() > maxSetBytes {
 		v.forgetOldest()
 	}
+	if v.reads != nil {
+		v.reads(req.Reads())
+	}
 	s := newSet(req)
 	s.used.Store(v.clock)
 	v.sets[req.Key] = s

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/turn"
@@ -36,6 +37,8 @@ type Options struct {
 	Live client.Reader
 	// Sets are the feature sets in memory, which Prove reads instead of the API server's if they are what their names say; nil: none.
 	Sets *featuresets.Store
+	// Devices are the devices of DRA drivers; nil: no rule reads them.
+	Devices *devices.Devices
 	// Clock measures Grace; nil: the real one.
 	Clock clock.Clock
 }
@@ -81,7 +84,7 @@ type memory struct {
 // version identifies the content of an object that an input is built from.
 type version struct {
 	resourceVersion string
-	facts           *facts.Facts // of a NodeFeature: its feature sets can arrive later
+	facts           *facts.Facts // of a NodeFeature: its feature sets can arrive later; of a Node, those of its devices
 }
 
 // State is what is known about a node.
@@ -98,6 +101,8 @@ type State struct {
 	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back while Held
 	// lasts, or it names feature sets that are missing.
 	Blind bool
+	// Devices are the devices of DRA drivers.
+	Devices devices.State
 }
 
 // New returns empty Nodes: the caller must call Watch.
@@ -105,10 +110,14 @@ func New(opt Options) *Nodes {
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}
 	}
-	return &Nodes{
+	n := &Nodes{
 		opt: opt, proven: map[client.ObjectKey]proven{}, nodes: map[string]*memory{}, due: map[string]time.Time{}, failing: map[string]time.Duration{},
 		startTurn: turn.New(), wake: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
+	if opt.Devices != nil {
+		opt.Devices.OnChange(n.mark)
+	}
+	return n
 }
 
 // Of returns the state of a node according to the cache. If the worker's object was deleted, the last one seen counts for the grace
@@ -128,9 +137,10 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 		return State{}, err
 	}
 	n.hold(m, &s)
-	if from := versions(node, s.Features); !slices.Equal(from, m.from) {
+	s.Devices = n.opt.Devices.Of(node.Name, node.UID)
+	if from := versions(&s); !slices.Equal(from, m.from) {
 		m.from = from
-		input := gather.Merge(n.opt.Policy, gather.Stored(node), s.Features, nodefeature.Interner())
+		input := gather.Merge(n.opt.Policy, s.node(), s.Features, nodefeature.Interner())
 		if input.Labels = nodefeature.ShareLabels(input.Labels); !sameInput(m.input, input) { // otherwise others already hold a reference to it
 			m.input = input
 		}
@@ -140,13 +150,30 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 }
 
 // versions returns what the input of a node is built from.
-func versions(node *corev1.Node, features []*nodefeature.NodeFeature) []version {
-	out := make([]version, 0, 1+len(features))
-	out = append(out, version{resourceVersion: node.ResourceVersion})
-	for _, f := range features {
+func versions(s *State) []version {
+	out := make([]version, 0, 1+len(s.Features))
+	out = append(out, version{s.Node.ResourceVersion, s.Devices.Facts})
+	for _, f := range s.Features {
 		out = append(out, version{f.ResourceVersion, f.Spec.Features.Facts})
 	}
 	return out
+}
+
+// node returns the node that rules are evaluated for.
+func (s *State) node() gather.Node {
+	out := gather.Stored(s.Node)
+	out.Devices = s.Devices.Facts
+	return out
+}
+
+// Need says which features rules or requirements read: those of devices are read from the API server only if something needs them.
+func (n *Nodes) Need(features []string) { n.opt.Devices.Need(features) }
+
+// OnDevices registers f, which is called with a node after each change of its ResourceSlices, if something reads them.
+func (n *Nodes) OnDevices(f func(node string)) {
+	if n.opt.Devices != nil {
+		n.opt.Devices.OnChange(f)
+	}
 }
 
 // hold adds the features of a deleted worker's object, as long as they count.

@@ -32,7 +32,7 @@ func (n *Nodes) Prove(ctx context.Context, s State) (*Proof, error) {
 		}
 		p.published = append(p.published, published)
 	}
-	p.Input = gather.Merge(n.opt.Policy, gather.Stored(s.Node), p.published, nil)
+	p.Input = gather.Merge(n.opt.Policy, s.node(), p.published, nil)
 	return p, nil
 }
 

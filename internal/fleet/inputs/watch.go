@@ -297,6 +297,9 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 	m.known = &s
 	n.mu.Unlock()
 	n.notify(Change{Node: name, Input: !same})
+	if held := s.Devices.Held; held > 0 && (s.Held <= 0 || held < s.Held) {
+		return held, nil
+	}
 	return s.Held, nil
 }
 
@@ -313,6 +316,7 @@ func (n *Nodes) forget(name string) {
 	_, known := n.nodes[name]
 	delete(n.nodes, name)
 	n.mu.Unlock()
+	n.opt.Devices.Forget(name)
 	if known {
 		n.notify(Change{Node: name, Input: true})
 	}

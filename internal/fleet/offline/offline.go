@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -27,6 +29,8 @@ type Objects struct {
 	Nodes map[string]*corev1.Node
 	// Published are the NodeFeatures. Each names its node.
 	Published []Published
+	// Slices are the ResourceSlices; nil: the devices of DRA drivers are unknown.
+	Slices []resourcev1.ResourceSlice
 	// Namespaces are the labels of namespaces. They are read only with Policy.Namespaces.
 	Namespaces map[string]map[string]string
 }
@@ -36,13 +40,17 @@ type Fleet struct {
 	policy  Policy
 	objects Objects
 	names   []string
-	counts  map[string][]Published // by node, in merge order
+	counts  map[string][]Published  // by node, in merge order
+	devices map[string]*facts.Facts // by node; nil: unknown
 	notes   []string
 }
 
 // New returns the Fleet of objects.
 func New(policy Policy, objects Objects) *Fleet {
 	f := &Fleet{policy: policy, objects: objects, counts: map[string][]Published{}}
+	if objects.Slices != nil {
+		f.devices = resourceslice.Facts(objects.Slices, policy.CountsDriver)
+	}
 	naming := map[string][]Published{}
 	for _, p := range objects.Published {
 		naming[p.Node] = append(naming[p.Node], p)
@@ -73,7 +81,15 @@ func (f *Fleet) note(p Published, why string) {
 
 // node returns the node that rules are evaluated for.
 func (f *Fleet) node(name string) gather.Node {
-	return gather.Node{Name: name, Object: f.objects.Nodes[name]}
+	return gather.Node{Name: name, Object: f.objects.Nodes[name], Devices: f.devicesOf(name)}
+}
+
+// devicesOf returns the devices of a node; nil: they are unknown.
+func (f *Fleet) devicesOf(node string) *facts.Facts {
+	if found := f.devices[node]; found != nil || f.devices == nil {
+		return found
+	}
+	return facts.FromPools(nil, nodefeature.Interner())
 }
 
 // namespaces implements gather.Namespaces.
@@ -106,7 +122,7 @@ func (f *Fleet) Input(node string) rules.Input {
 
 // Merged returns the input of rules for a node without what its Node says.
 func (f *Fleet) Merged(node string) rules.Input {
-	return gather.Merge(f.policy, gather.Node{Name: node}, f.counts[node], nodefeature.Interner())
+	return gather.Merge(f.policy, gather.Node{Name: node, Devices: f.devicesOf(node)}, f.counts[node], nodefeature.Interner())
 }
 
 // Local returns what the worker of this machine would publish.

@@ -1,0 +1,102 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// devicesOf creates the ResourceSlice of a driver that has published a number of GPUs on a node.
+func (w *world) devicesOf(node string, count int) *resourcev1.ResourceSlice {
+	w.Helper()
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{GenerateName: node + "-"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+	}}
+	for i := range count {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
+			Name: fmt.Sprint("gpu-", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+				"productName": {StringValue: new("Example H100")}, "type": {StringValue: new("gpu")}, "driverVersion": {VersionValue: new("580.126.20")},
+			},
+		})
+	}
+	testkit.Create(w, w, s)
+	return s
+}
+
+// deviceRules give the labels that GPU Feature Discovery would, and one with what is known of the driver.
+const deviceRules = `{rules: [
+  {name: gpus, matchFeatures: [{feature: dra.device, matchExpressions: {driver.name: {op: In, value: [gpu.example.com]}, type: {op: In, value: [gpu]}}}],
+   labelsTemplate: "{{ range .dra.device }}example.com/gpu.product={{ .productName | replace \" \" \"-\" }}\n{{ end }}example.com/gpu.count={{ len .dra.device }}"},
+  {name: driver, matchFeatures: [{feature: dra.driver, matchExpressions: {name: {op: In, value: [gpu.example.com]}}}],
+   labelsTemplate: "{{ range .dra.driver }}example.com/complete={{ .complete }}\n{{ end }}"}]}`
+
+func TestRulesReadDevicesOfDRADrivers(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.node("n2")
+	invented := w.publish(w.namespace, "n2", "n2", M{"a": "b"}, nil)
+	change(w, invented, func(f *nfdv1alpha1.NodeFeature) {
+		f.Spec.Features.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{"dra.device": {Elements: []nfdv1alpha1.InstanceFeature{
+			{Attributes: map[string]string{"driver.name": "gpu.example.com", "type": "gpu", "productName": "Invented"}},
+		}}}
+	})
+	gpus := w.devicesOf("n1", 8)
+	w.rule("attr", `{rules: [{name: r, labels: {attr: "1"}, matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: Exists}}}]}]}`)
+	m := w.start()
+	w.labels("n2", map[string]string{feature + "attr": "1"})
+	if list := m.requests("resourceslices"); len(list) > 0 {
+		t.Errorf("%v, although no rule reads devices", list)
+	}
+
+	w.rule("devices", deviceRules)
+	all := map[string]string{"example.com/gpu.product": "Example-H100", "example.com/gpu.count": "8", "example.com/complete": "true"}
+	w.labels("n1", all)
+	if n := w.labels("n2", map[string]string{feature + "attr": "1"}); n.Labels["example.com/gpu.product"] != "" {
+		t.Errorf("a NodeFeature has invented devices: %v", n.Labels)
+	}
+
+	// The driver restarts: the kubelet deletes its slices.
+	w.delete(gpus)
+	all["example.com/complete"] = "false"
+	w.labels("n1", all)
+	// It comes back, without one of the devices.
+	gpus = w.devicesOf("n1", 7)
+	all["example.com/complete"], all["example.com/gpu.count"] = "true", "7"
+	w.labels("n1", all)
+
+	// Both the driver and the controller restart.
+	m.stop()
+	w.delete(gpus)
+	before := passes()
+	m = w.start()
+	w.waitForPasses(before, 4)
+	testkit.Eventually(w, "reading the slices", func(context.Context) error {
+		if len(m.requests("resourceslices")) == 0 {
+			return errors.New("no request")
+		}
+		return nil
+	})
+	w.rule("later", `{rules: [{name: r, labels: {later: "1"}}]}`)
+	all[feature+"later"] = "1" // a pass over the node that has read the slices
+	w.labels("n1", all)
+}
+
+func TestDevicesGoAfterTheGracePeriod(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	gpus := w.devicesOf("n1", 8)
+	w.rule("devices", deviceRules)
+	w.start(func(c *controller.Config) { c.Grace = time.Second })
+	w.labels("n1", map[string]string{"example.com/gpu.count": "8"})
+	w.delete(gpus)
+	w.labels("n1", map[string]string{"example.com/gpu.count": "", "example.com/gpu.product": "", "example.com/complete": ""})
+}

@@ -1,0 +1,389 @@
+// Package devices follows the devices of DRA drivers in ResourceSlices, for the inputs of rules.
+package devices
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// recheck is the time until a cluster is asked again for ResourceSlices that it does not serve, or that this process may not read.
+const recheck = time.Minute
+
+// Options configure which devices count, and for how long.
+type Options struct {
+	// Client lists and watches ResourceSlices.
+	Client client.WithWatch
+	// Counts reports whether the devices of a driver count.
+	Counts func(driver string) bool
+	// Grace is how long the devices of a pool count after its slices were deleted or became incomplete.
+	Grace time.Duration
+	// Clock measures Grace; nil: the real one.
+	Clock clock.Clock
+}
+
+// Devices follows the devices of all nodes, once something needs them. It is safe for concurrent use.
+type Devices struct {
+	opt     Options
+	changed []func(node string)
+	needed  chan struct{} // closed by Need
+	once    sync.Once
+
+	mu     sync.Mutex
+	since  time.Time              // of Need
+	synced bool                   // every slice has been read once
+	slices map[string]placed      // by name
+	nodes  map[string]*remembered // by name
+}
+
+// placed is a slice of a node.
+type placed struct {
+	node  string
+	slice facts.Slice
+}
+
+// remembered is what is known of a node.
+type remembered struct {
+	uid    types.UID // of the Node that the pools were seen on; empty: none was evaluated yet
+	slices map[string]facts.Slice
+	pools  map[poolKey]*pool
+	facts  *facts.Facts // of listed
+	listed []facts.Pool
+}
+
+type poolKey struct{ driver, name string }
+
+// pool is the last complete content of a pool, and since when the pool has not been complete; zero: it is.
+type pool struct {
+	facts.Pool
+	since time.Time
+}
+
+// State is what is known of the devices of a node.
+type State struct {
+	// Facts are the features; nil: they are unknown, because nothing needs them or they could not be read yet.
+	Facts *facts.Facts
+	// Held is the rest of the grace period of a pool that is incomplete or gone; 0: none is.
+	Held time.Duration
+	// Unseen is the time for which this process may lack the pools of a node that an earlier one has seen; 0: it has seen one, or has
+	// waited long enough.
+	Unseen time.Duration
+	// Incomplete are the drivers of the pools that are held, sorted.
+	Incomplete []string
+}
+
+// New returns Devices that read nothing yet.
+func New(opt Options) *Devices {
+	if opt.Clock == nil {
+		opt.Clock = clock.RealClock{}
+	}
+	if opt.Counts == nil {
+		opt.Counts = func(string) bool { return true }
+	}
+	return &Devices{opt: opt, needed: make(chan struct{}), slices: map[string]placed{}, nodes: map[string]*remembered{}}
+}
+
+// OnChange registers f, which is called with a node after each change of its slices. It must return quickly.
+func (d *Devices) OnChange(f func(node string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.changed = append(d.changed, f)
+}
+
+// Need starts reading if one of the features comes from ResourceSlices. Without such a call, Devices sends no request.
+func (d *Devices) Need(features []string) {
+	if d == nil || !slices.ContainsFunc(features, facts.IsDevices) {
+		return
+	}
+	d.once.Do(func() {
+		d.mu.Lock()
+		d.since = d.opt.Clock.Now()
+		d.mu.Unlock()
+		close(d.needed)
+	})
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica evaluates rules.
+func (d *Devices) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable: once Need was called, it follows the ResourceSlices until the context ends.
+func (d *Devices) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.needed:
+	}
+	log := logf.FromContext(ctx).WithName("devices")
+	for told := ""; ; {
+		err := d.served(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			log.Info("Cannot read ResourceSlices: the features dra.device and dra.driver are absent", "error", told)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.opt.Clock.After(recheck):
+		}
+	}
+	log.Info("Reading ResourceSlices, because a rule or requirement reads the devices of DRA drivers")
+	toolscache.NewReflectorWithOptions(d.source(), &resourcev1.ResourceSlice{}, d, toolscache.ReflectorOptions{Name: "resourceslices"}).
+		RunWithContext(ctx)
+	return nil
+}
+
+// served returns an error if the cluster does not serve ResourceSlices, or if this process may not read them. Other errors are left to
+// the reflector, which tries again.
+func (d *Devices) served(ctx context.Context) error {
+	err := d.opt.Client.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
+	switch {
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster does not serve ResourceSlices of %s: %w", resourcev1.SchemeGroupVersion, err)
+	case apierrors.IsForbidden(err):
+		return err
+	}
+	return nil
+}
+
+func (d *Devices) source() toolscache.ListerWatcher {
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := &resourcev1.ResourceSliceList{}
+			return list, d.opt.Client.List(ctx, list, &client.ListOptions{Raw: &o})
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return d.opt.Client.Watch(ctx, &resourcev1.ResourceSliceList{}, &client.ListOptions{Raw: &o})
+		},
+	}
+}
+
+// Add implements cache.ReflectorStore.
+func (d *Devices) Add(object any) error { return d.Update(object) }
+
+// Update implements cache.ReflectorStore. It keeps the parts that rules read, not the object.
+func (d *Devices) Update(object any) error {
+	s, ok := object.(*resourcev1.ResourceSlice)
+	if !ok {
+		return fmt.Errorf("expected a ResourceSlice, found %T", object)
+	}
+	d.mu.Lock()
+	changed := d.put(s)
+	d.mu.Unlock()
+	d.notify(changed...)
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (d *Devices) Delete(object any) error {
+	s, ok := object.(*resourcev1.ResourceSlice)
+	if !ok {
+		return fmt.Errorf("expected a ResourceSlice, found %T", object)
+	}
+	d.mu.Lock()
+	changed := d.drop(s.Name)
+	d.mu.Unlock()
+	d.notify(changed...)
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (d *Devices) Replace(objects []any, _ string) error {
+	d.mu.Lock()
+	changed, listed := map[string]bool{}, map[string]bool{}
+	for _, object := range objects {
+		if s, ok := object.(*resourcev1.ResourceSlice); ok {
+			listed[s.Name] = true
+			for _, node := range d.put(s) {
+				changed[node] = true
+			}
+		}
+	}
+	for name := range d.slices {
+		if !listed[name] {
+			for _, node := range d.drop(name) {
+				changed[node] = true
+			}
+		}
+	}
+	if !d.synced { // what no slice describes has no devices, and this was unknown
+		d.synced = true
+		for node := range d.nodes {
+			changed[node] = true
+		}
+	}
+	d.mu.Unlock()
+	d.notify(slices.Sorted(maps.Keys(changed))...)
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (d *Devices) Resync() error { return nil }
+
+// put stores a slice and returns the nodes that it described and describes.
+func (d *Devices) put(s *resourcev1.ResourceSlice) (changed []string) {
+	slice, node := resourceslice.Of(s, nodefeature.Interner())
+	if node == "" || !d.opt.Counts(slice.Driver) {
+		return d.drop(s.Name)
+	}
+	if before, ok := d.slices[s.Name]; ok {
+		if before.node == node && before.slice == slice {
+			return nil
+		}
+		changed = d.drop(s.Name)
+	}
+	d.slices[s.Name] = placed{node, slice}
+	d.of(node).slices[s.Name] = slice
+	return append(changed, node)
+}
+
+func (d *Devices) drop(name string) []string {
+	before, ok := d.slices[name]
+	if !ok {
+		return nil
+	}
+	delete(d.slices, name)
+	m := d.nodes[before.node]
+	delete(m.slices, name)
+	if m.uid == "" && len(m.slices) == 0 && len(m.pools) == 0 {
+		delete(d.nodes, before.node) // the Node was deleted, or has never existed
+	}
+	return []string{before.node}
+}
+
+func (d *Devices) of(node string) *remembered {
+	m := d.nodes[node]
+	if m == nil {
+		m = &remembered{slices: map[string]facts.Slice{}, pools: map[poolKey]*pool{}}
+		d.nodes[node] = m
+	}
+	return m
+}
+
+func (d *Devices) notify(nodes ...string) {
+	d.mu.Lock()
+	changed := d.changed
+	d.mu.Unlock()
+	for _, node := range nodes {
+		for _, f := range changed {
+			f(node)
+		}
+	}
+}
+
+// Forget drops what is remembered of a deleted Node.
+func (d *Devices) Forget(node string) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if m := d.nodes[node]; m != nil {
+		m.uid, m.pools = "", map[poolKey]*pool{}
+		if len(m.slices) == 0 {
+			delete(d.nodes, node)
+		}
+	}
+}
+
+// Of returns the state of the devices of a Node. A pool that is incomplete or gone keeps its last complete content for Options.Grace, so
+// that a driver can restart; a complete pool with fewer devices counts at once.
+func (d *Devices) Of(node string, uid types.UID) State {
+	if d == nil {
+		return State{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() {
+		return State{}
+	}
+	now := d.opt.Clock.Now()
+	s := State{Unseen: max(0, d.opt.Grace-now.Sub(d.since))}
+	m := d.of(node)
+	if m.uid != uid {
+		m.uid, m.pools = uid, map[poolKey]*pool{} // those of another machine with this name
+	}
+	if !d.synced {
+		return s
+	}
+	list := facts.Pools(m.sorted())
+	for i := range list {
+		key := poolKey{list[i].Driver, list[i].Name}
+		if list[i].Complete {
+			m.pools[key] = &pool{Pool: list[i]}
+		}
+	}
+	if len(m.pools) > 0 {
+		s.Unseen = 0
+	}
+	for key, p := range m.pools {
+		i := slices.IndexFunc(list, func(l facts.Pool) bool { return l.Driver == key.driver && l.Name == key.name })
+		if i >= 0 && list[i].Complete {
+			continue
+		}
+		if p.since.IsZero() {
+			p.since = now
+		}
+		left := d.opt.Grace - now.Sub(p.since)
+		if left <= 0 {
+			delete(m.pools, key)
+			continue
+		}
+		held := facts.Pool{Driver: key.driver, Name: key.name, Devices: p.Devices}
+		if i >= 0 {
+			list[i] = held
+		} else {
+			list = append(list, held)
+		}
+		if s.Held == 0 || left < s.Held {
+			s.Held = left
+		}
+		s.Incomplete = append(s.Incomplete, key.driver)
+	}
+	slices.Sort(s.Incomplete)
+	s.Incomplete = slices.Compact(s.Incomplete)
+	slices.SortFunc(list, compare)
+	if m.facts == nil || !slices.EqualFunc(list, m.listed, same) {
+		m.facts, m.listed = facts.FromPools(list, nodefeature.Interner()), list
+	}
+	s.Facts = m.facts
+	return s
+}
+
+// sorted returns the slices in the order of their names.
+func (m *remembered) sorted() (out []facts.Slice) {
+	for _, name := range slices.Sorted(maps.Keys(m.slices)) {
+		out = append(out, m.slices[name])
+	}
+	return out
+}
+
+func compare(a, b facts.Pool) int {
+	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Name, b.Name))
+}
+
+func same(a, b facts.Pool) bool {
+	return a.Driver == b.Driver && a.Name == b.Name && a.Complete == b.Complete && slices.Equal(a.Devices, b.Devices)
+}

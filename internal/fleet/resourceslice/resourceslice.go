@@ -1,0 +1,96 @@
+// Package resourceslice converts ResourceSlices, in which DRA drivers publish devices, to features.
+package resourceslice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Of returns what rules read of a ResourceSlice, and the node that it describes; empty: it describes devices that several nodes reach,
+// which are not features of one.
+func Of(s *resourcev1.ResourceSlice, in *facts.Interner) (slice facts.Slice, node string) {
+	if s.Spec.NodeName == nil || *s.Spec.NodeName == "" {
+		return facts.Slice{}, ""
+	}
+	list := make([]map[string]string, 0, len(s.Spec.Devices))
+	for i := range s.Spec.Devices {
+		list = append(list, attributesOf(s.Spec.Driver, &s.Spec.Devices[i]))
+	}
+	devices := facts.NewInstances(list)
+	return facts.Slice{
+		Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Generation: s.Spec.Pool.Generation, Total: s.Spec.Pool.ResourceSliceCount,
+		Devices: in.Instances(devices),
+	}, *s.Spec.NodeName
+}
+
+// attributesOf returns the elements of a device. Those of DRA are C identifiers, or have a domain and a slash: they cannot have the
+// names of the others, which contain a dot and no slash, except for "shared" and "taints", which then win.
+func attributesOf(driver string, d *resourcev1.Device) map[string]string {
+	out := make(map[string]string, len(d.Attributes)+len(d.Capacity)+3)
+	own := func(name resourcev1.QualifiedName) string { return strings.TrimPrefix(string(name), driver+"/") }
+	for name, value := range d.Attributes {
+		out[own(name)] = text(value)
+	}
+	for name, capacity := range d.Capacity {
+		out["capacity."+own(name)] = strconv.FormatInt(capacity.Value.Value(), 10)
+	}
+	out["device.name"] = d.Name
+	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
+		out["shared"] = "true"
+	}
+	if len(d.Taints) > 0 {
+		taints := make([]string, 0, len(d.Taints))
+		for _, t := range d.Taints {
+			taints = append(taints, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+		}
+		slices.Sort(taints)
+		out["taints"] = strings.Join(taints, ",")
+	}
+	return out
+}
+
+// text returns the value of an attribute; the values of a list are joined by commas.
+func text(a resourcev1.DeviceAttribute) string {
+	switch {
+	case a.StringValue != nil:
+		return *a.StringValue
+	case a.VersionValue != nil:
+		return *a.VersionValue
+	case a.IntValue != nil:
+		return strconv.FormatInt(*a.IntValue, 10)
+	case a.BoolValue != nil:
+		return strconv.FormatBool(*a.BoolValue)
+	}
+	list := slices.Concat(a.StringValues, a.VersionValues)
+	for _, i := range a.IntValues {
+		list = append(list, strconv.FormatInt(i, 10))
+	}
+	for _, b := range a.BoolValues {
+		list = append(list, strconv.FormatBool(b))
+	}
+	return strings.Join(list, ",")
+}
+
+// Facts returns the device features of each node that ResourceSlices describe, as one list of the API has them: nothing is held.
+func Facts(list []resourcev1.ResourceSlice, counts func(driver string) bool) map[string]*facts.Facts {
+	slices.SortFunc(list, func(a, b resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+	byNode := map[string][]facts.Slice{}
+	for i := range list {
+		if slice, node := Of(&list[i], nodefeature.Interner()); node != "" && counts(slice.Driver) {
+			byNode[node] = append(byNode[node], slice)
+		}
+	}
+	out := map[string]*facts.Facts{}
+	for node, list := range byNode {
+		out[node] = facts.FromPools(facts.Pools(list), nodefeature.Interner())
+	}
+	return out
+}
