@@ -24,8 +24,8 @@ var expectations = map[string]expected{
 	"default": {
 		commands: map[string]string{
 			"assay-worker/worker":         "-port=8080",
-			"assay-controller/controller": "controller --port=8080 --metrics-port=8081 --enable-leader-election",
-			"assay-webhook/webhook": "webhook --port=8080 --metrics-port=8081 --webhook-port=9443 --cert-secret=assay-webhook-cert --service=assay-webhook" +
+			"assay-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election",
+			"assay-webhook/webhook": "webhook --port=8083 --metrics-port=8084 --webhook-port=9443 --cert-secret=assay-webhook-cert --service=assay-webhook" +
 				" --failure-policy=Ignore --worker-service-account=assay-worker --controller-service-account=assay-controller" +
 				` --worker-tolerations=[{"operator":"Exists"}]`,
 			"assay-cleanup/prune": "prune --leases=nfd-master.nfd.kubernetes.io,assay-scheduler",
@@ -61,9 +61,9 @@ var expectations = map[string]expected{
 	"nfd": {
 		commands: map[string]string{
 			"assay-worker/worker": "-port=8080 -owner-refs=pod,ds",
-			"assay-topology/topology": "topology -port=8080 -podresources-socket=/host-kubelet/pod-resources/k.sock -device-plugins=/host-kubelet/device-plugins" +
+			"assay-topology/topology": "topology -port=8085 -podresources-socket=/host-kubelet/pod-resources/k.sock -device-plugins=/host-kubelet/device-plugins" +
 				" -kubelet-config-uri=file:///host-kubelet/config.yaml -sleep-interval=60s -pods-fingerprint=false",
-			"assay-controller/controller": "controller --port=8080 --metrics-port=8081 --enable-leader-election --resync-period=2h --nfd-api-parallelism=4" +
+			"assay-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election --resync-period=2h --nfd-api-parallelism=4" +
 				" --gc-interval=30m --instance=operator --extra-label-ns=example.com --deny-label-ns=*.secret.example.com --feature-gates=NodeFeatureGroupAPI=true",
 			"assay-cleanup/prune": "prune --leases=operator.nfd-master.nfd.kubernetes.io,assay-scheduler --instance=operator",
 		},
@@ -107,9 +107,9 @@ var expectations = map[string]expected{
 	},
 	"scheduling": {
 		commands: map[string]string{
-			"placement-controller/controller": "controller --port=8080 --metrics-port=8081 --enable-leader-election" +
+			"placement-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election" +
 				" --fail-taint=example.com/rejected=true:NoSchedule --fail-open-after=5m --feature-gates=FeatureScheduling=true --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
-			"placement-webhook/webhook": "webhook --port=8080 --metrics-port=8081 --webhook-port=9443 --cert-secret=placement-webhook-cert" +
+			"placement-webhook/webhook": "webhook --port=8083 --metrics-port=8084 --webhook-port=9443 --cert-secret=placement-webhook-cert" +
 				" --service=placement-webhook --failure-policy=Ignore --worker-service-account=placement-worker" +
 				" --controller-service-account=placement-controller --scheduling --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-scheduler/scheduler": "kube-scheduler --config=/etc/assay/config.yaml --secure-port=10259",
@@ -145,7 +145,7 @@ var expectations = map[string]expected{
 				" --allowed-users=system:kube-scheduler,system:serviceaccount:monitoring:prometheus --token-review --publisher-leases",
 			"assay-scheduler/scheduler": "kube-scheduler --config=/etc/assay/config.yaml --secure-port=10259",
 			"assay-scheduler/extender":  "",
-			"assay-controller/controller": "controller --port=8080 --metrics-port=8081 --enable-leader-election --metrics-secure" +
+			"assay-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election --metrics-secure" +
 				" --metrics-cert-dir=/metrics-certificate --feature-gates=FeatureScheduling=true",
 		},
 		fields: map[string]any{

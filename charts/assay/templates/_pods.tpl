@@ -16,7 +16,7 @@ imagePullSecrets:
 {{- with $class }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- with .values.dnsPolicy }}
+{{- with .values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" (eq true .values.hostNetwork)) }}
 dnsPolicy: {{ . }}
 {{- end }}
 {{- if .values.hostNetwork }}
@@ -33,7 +33,7 @@ securityContext:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.tolerations }}
+{{- with include "assay.tolerations" . | fromYamlArray }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -50,6 +50,51 @@ topologySpreadConstraints:
 initContainers:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The tolerations of a component, as YAML. What runs on every node tolerates all taints by default. Worker and controller always tolerate
+the start-up taint, which the controller removes after both have done their work.
+*/}}
+{{- define "assay.tolerations" -}}
+{{- $tolerations := .values.tolerations | default list -}}
+{{- if and (has .component (list "worker" "topology")) (not $tolerations) -}}
+{{- $tolerations = list (dict "operator" "Exists") -}}
+{{- else if has .component (list "worker" "controller") -}}
+{{- with include "assay.startupTaint" .root -}}
+{{- $tolerations = append $tolerations (dict "key" . "operator" "Exists") -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $tolerations -}}
+{{- end -}}
+
+{{/* The values of ports in the host's network that another component has too, as sentences. */}}
+{{- define "assay.hostPortClashes" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- $ports := list -}}
+{{- if and .Values.worker.hostNetwork (include "assay.enabled" .Values.worker) -}}
+{{- $ports = append $ports (dict "name" "worker.port" "port" .Values.worker.port) -}}
+{{- end -}}
+{{- if and .Values.topology.hostNetwork (include "assay.enabled" .Values.topology) -}}
+{{- $ports = append $ports (dict "name" "topology.port" "port" .Values.topology.port) -}}
+{{- end -}}
+{{- if and $c.hostNetwork (include "assay.enabled" $c) -}}
+{{- $ports = concat $ports (list (dict "name" "controller.port" "port" $c.port) (dict "name" "controller.metricsPort" "port" $c.metricsPort)) -}}
+{{- end -}}
+{{- if and .Values.webhook.hostNetwork .Values.webhook.enabled -}}
+{{- range list "port" "healthPort" "metricsPort" -}}{{- $ports = append $ports (dict "name" (printf "webhook.%s" .) "port" (get $.Values.webhook .)) -}}{{- end -}}
+{{- end -}}
+{{- if and .Values.extender.hostNetwork .Values.extender.enabled -}}
+{{- $ports = append $ports (dict "name" "extender.service.targetPort" "port" .Values.extender.service.targetPort) -}}
+{{- end -}}
+{{- $seen := dict -}}
+{{- range $ports -}}
+{{- $key := .port | int | toString -}}
+{{- if hasKey $seen $key }}
+- {{ get $seen $key }} and {{ .name }} are both {{ $key }}
+{{- end -}}
+{{- $_ := set $seen $key .name -}}
+{{- end -}}
 {{- end -}}
 
 {{/*
