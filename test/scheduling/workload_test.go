@@ -57,7 +57,7 @@ func (in *installation) workloads(t *testing.T) {
 			}{
 				"no-yaml": {
 					annotated(assayv1alpha1.RequiredFeaturesAnnotation, "matchFeatures: ["),
-					".metadata.annotations[assay.dev/required-features]: Invalid value: line 1: did not find expected node content; it must be YAML",
+					".metadata.annotations[assay.dev/required-features]: Invalid value: line 1: did not find expected node content; expected a map with matchFeatures, matchAny or conditions",
 				},
 				"operator": {
 					annotated(assayv1alpha1.RequiredFeaturesAnnotation, "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exist}}}]"),
