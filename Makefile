@@ -40,7 +40,7 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
 
 .PHONY: test
-test: test-unit test-race sim test-integration test-chart test-node test-ui test-registry ## Run all tests: unit tests first, then those that need a control plane
+test: test-unit test-race sim test-integration test-chart test-emulated-short test-node test-ui test-registry ## Run all tests: unit tests first, then those that need a control plane
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -56,6 +56,23 @@ PACKAGES ?= 3
 test-integration: bin/cluster ## Run the tests that need a real control plane (the first time builds Kubernetes: 5 to 12 minutes)
 	@echo "== integration tests"
 	@bin/cluster run --clusters=$(CLUSTERS) -- go test -p=$(PACKAGES) -count=1 -timeout=20m $$(hack/packages integration)
+
+# The version of Kubernetes as which the API server behaves, and whether only the tests of requests run, as in `make test`.
+EMULATED ?= 1.34
+SHORT ?=
+
+.PHONY: test-emulated
+test-emulated: bin/cluster ## Test chart, admission and scheduling on an API server that behaves as Kubernetes $(EMULATED) (SHORT=1: a few tests)
+	@echo "== Kubernetes $(EMULATED)"
+	@$(HELM) template assay charts/assay --namespace=assay-system --kube-version=$(EMULATED).0 --skip-tests --no-hooks >bin/emulated.yaml
+	@ASSAY_EMULATED_VERSION=$(EMULATED) bin/cluster run -- sh -ec '\
+		go test -p=1 -count=1 -timeout=20m $(if $(SHORT),-run="TestWorkloadsOfRequests|TestWebhookAndPolicyWriteTheSameSelector") ./webhook ./test/scheduling; \
+		kubectl create namespace assay-system --dry-run=client --output=yaml | kubectl apply --server-side -f - -f bin/emulated.yaml >bin/emulated.log; \
+		echo "the chart for Kubernetes $(EMULATED) applies: $$(wc -l <bin/emulated.log) objects"'
+
+.PHONY: test-emulated-short
+test-emulated-short:
+	@$(MAKE) --no-print-directory test-emulated SHORT=1
 
 .PHONY: demo
 demo: $(if $(KIND),,build) ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running, KIND=1 uses kind)

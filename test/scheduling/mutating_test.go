@@ -6,16 +6,19 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/policies"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
 )
 
 // install creates a MutatingAdmissionPolicy with its binding until the end of the test.
@@ -38,6 +41,9 @@ func (w *world) install(t *testing.T, name string) {
 
 // policies tests that the shipped policies do the same as the webhook, as far as CEL allows.
 func (w *world) policies(t *testing.T) {
+	if err := w.api.List(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyList{}); meta.IsNoMatchError(err) && os.Getenv(cluster.EmulatedVersion) != "" {
+		t.Skip("this version of Kubernetes does not have MutatingAdmissionPolicies")
+	}
 	w.install(t, policies.PodScheduler)
 	ns := w.namespace(t, map[string]string{assayv1alpha1.SchedulerLabel: strict})
 	testkit.Eventually(t, "a pod gets the scheduler of its namespace", func(ctx context.Context) error {
