@@ -7,11 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -91,7 +89,7 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 	if why := requirements.WithoutLabel(request); why != "" {
 		return foundError{fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s; its pods need the extender, see docs/scheduling.md", namespace, name, why)}
 	}
-	if why := notYet(request); why != "" {
+	if why := serving.NotYet(request); why != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable("nodes do not have the label yet: "+why))
 	}
 	selector := map[string]any{"nodeSelector": map[string]string{label: "true"}}
@@ -106,16 +104,4 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 		return err
 	}
 	return printObject(w, output, selector)
-}
-
-// notYet returns why nodes that meet a request do not have its label now, or "".
-func notYet(r *assayv1alpha1.NodeFeatureRequest) string {
-	c := meta.FindStatusCondition(r.Status.Conditions, assayv1alpha1.ConditionMaterialized)
-	switch {
-	case c == nil || c.ObservedGeneration != r.Generation:
-		return "the controller has not evaluated the request"
-	case c.Status != metav1.ConditionTrue:
-		return c.Reason + ": " + c.Message
-	}
-	return ""
 }

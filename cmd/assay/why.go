@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
@@ -30,6 +33,8 @@ func newWhy() *cobra.Command {
 		Short: "Show which nodes have the features that a pod requires, and why others do not",
 		Long: `Show which nodes have the features that a pod requires, and for each other node the first requirement that it does not meet, in the
 words of the scheduler's event.
+
+It also says what makes the scheduler respect the requirements: a node selector, and what wrote it, the extender, or nothing.
 
 It checks features only, not free resources, taints or other filters of the scheduler. It evaluates the requirements itself; the
 extender need not run. It decides whether features are current by the readiness of nodes; it does not read Leases, as an extender
@@ -91,15 +96,17 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return fmt.Errorf("there is no node %s", f.node)
 	}
+	ways, err := f.ways(cmd.Context(), c, pod)
+	note(cmd, err)
 	w := cmd.OutOrStdout()
 	switch f.output {
 	case "text", "wide":
-		printWhy(w, e)
+		printWhy(w, e, ways)
 		if f.output == "wide" {
 			printPerNode(w, d, pod)
 		}
 	default:
-		if err := printObject(w, f.output, e); err != nil {
+		if err := printObject(w, f.output, explained{e, ways}); err != nil {
 			return err
 		}
 	}
@@ -107,6 +114,42 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 		return errFound
 	}
 	return nil
+}
+
+// explained is what assay why prints as an object.
+type explained struct {
+	extender.Explanation
+	// Ways is what makes the scheduler respect the requirements.
+	Ways []serving.Way `json:"ways,omitempty"`
+}
+
+// ways returns what makes the scheduler respect the requirements of a pod.
+func (f *whyFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod) ([]serving.Way, error) {
+	installed, err := serving.Load(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if pod.Spec.SchedulerName == serving.Scheduler {
+		alive, err := serving.SecondScheduler(ctx, c, cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
+		if err != nil {
+			return nil, err
+		}
+		if alive {
+			installed.Scheduler = serving.Scheduler
+		}
+	}
+	requests, err := c.Requests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return installed.Of(pod, func(name string) *assayv1alpha1.NodeFeatureRequest {
+		for i := range requests {
+			if requests[i].Namespace == pod.Namespace && requests[i].Name == name {
+				return &requests[i]
+			}
+		}
+		return nil
+	}), nil
 }
 
 // decider creates the extender's decider from the objects of the cluster.
@@ -154,8 +197,20 @@ func (f *whyFlags) all(ctx context.Context, c *cluster.Client, w *world) (*podre
 	return known, err
 }
 
-func printWhy(w io.Writer, e extender.Explanation) {
+func printWhy(w io.Writer, e extender.Explanation, ways []serving.Way) {
 	s := styleOf(w)
+	printMatching(w, s, e)
+	for i := range ways {
+		fmt.Fprintln(w, printable(ways[i].String()+"."))
+	}
+	if len(e.Findings) > 0 {
+		fmt.Fprintf(w, "\nNode %s:\n", e.Node)
+		printAsked(w, e.Findings)
+	}
+}
+
+// printMatching prints the requirements of a pod and the nodes that meet them.
+func printMatching(w io.Writer, s style, e extender.Explanation) {
 	switch {
 	case e.Problem != "":
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
@@ -177,10 +232,6 @@ func printWhy(w io.Writer, e extender.Explanation) {
 	}
 	if e.Nearest != "" {
 		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))
-	}
-	if len(e.Findings) > 0 {
-		fmt.Fprintf(w, "\nNode %s:\n", e.Node)
-		printAsked(w, e.Findings)
 	}
 }
 

@@ -20,7 +20,7 @@ func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, ok := objects[r.URL.Path]
 		if !ok {
-			if strings.Contains(r.URL.Path, "/pods/") {
+			if strings.Contains(r.URL.Path, "/pods/") || strings.HasSuffix(r.URL.Path, "/assay-feature-request") {
 				http.NotFound(w, r)
 				return
 			}
@@ -109,22 +109,26 @@ func TestWhyPod(t *testing.T) {
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
+annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 0},
 		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
+annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 0},
 		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible requires features with annotation assay.dev/required-features.
 0 of 3 nodes meet the requirements
 3 nodes: node feature requirement not met: cpu.cpuid/FP64 (no node has it)
     a, b, c
 The closest node, a, lacks cpu.cpuid/FP64.
+annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 1},
 		"each node": {[]string{"ml/possible", "-o", "wide"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
+annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 
 NODE  LACKS
 a     cpu.cpuid/AMX
@@ -135,6 +139,7 @@ c     cpu.cpuid/AMX
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
+annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 
 Node c:
   required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing

@@ -62,8 +62,12 @@ func (in *installation) doctor(t *testing.T) {
 	}
 	in.create(t, newPod("default", "late", strict, requires("AMXBF16")))
 	in.create(t, newPod("default", "unheard", "", requires("AMXBF16")))
+	selecting := newPod("ml", "selecting", "")
+	selecting.Spec.NodeSelector = map[string]string{"features.assay.dev/ml.amx": "true"}
+	in.create(t, selecting)
 	in.diagnosed(t, 1, "BAD  1 pod: default/late: waiting for the scheduler assay, which does not run",
-		"BAD  1 pod: default/unheard: requiring features and waiting for the default scheduler")
+		"BAD  1 pod waiting: default/unheard: annotation assay.dev/required-features: not served: the default scheduler does not check it",
+		"ok   1 pod waiting: ml/selecting: NodeFeatureRequest ml/amx: served by node selector features.assay.dev/ml.amx of the pod")
 }
 
 // chart creates the workloads of the chart, whose processes the test runs.

@@ -46,6 +46,20 @@ func (c *Client) MutatingWebhooks(ctx context.Context) ([]admissionregistrationv
 	return list[admissionregistrationv1.MutatingWebhookConfiguration](ctx, c, path, nil)
 }
 
+// HasMutatingPolicy reports whether the cluster has a MutatingAdmissionPolicy and a binding, both with this name.
+func (c *Client) HasMutatingPolicy(ctx context.Context, name string) (bool, error) {
+	for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+		_, err := get[metav1.PartialObjectMetadata](ctx, c, "/apis/admissionregistration.k8s.io/v1/"+resource, name)
+		if IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // Definition returns a CustomResourceDefinition.
 func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)

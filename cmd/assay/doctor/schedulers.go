@@ -3,20 +3,15 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"time"
+	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/requirements"
-)
-
-const (
-	// secondScheduler is the name of the second scheduler. schedulerLease is the name of its Lease.
-	secondScheduler = "assay"
-	schedulerLease  = "assay-scheduler"
-	// leaseLate is the age after which a Lease is considered abandoned. kube-scheduler renews its Lease within 10 s.
-	leaseLate = time.Minute
 )
 
 // schedulers checks pending pods, grouped by scheduler.
@@ -29,19 +24,37 @@ func (e *examination) schedulers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var orphans, unheard, unasked []string
+	installed, err := serving.Load(ctx, e.c)
+	if err != nil {
+		return err
+	}
+	if alive {
+		installed.Scheduler = serving.Scheduler
+	}
+	list, err := e.c.Requests(ctx)
+	if err != nil {
+		return err
+	}
+	requests := map[string]*assayv1alpha1.NodeFeatureRequest{}
+	for i := range list {
+		requests[list[i].Namespace+"/"+list[i].Name] = &list[i]
+	}
+	var orphans, unasked []string
+	ways := map[serving.Way][]string{}
 	message := ""
 	for i := range pods {
 		p := &pods[i]
 		name := p.Namespace + "/" + p.Name
-		asks := requirements.HasAny(p.Labels, p.Annotations)
 		switch {
-		case p.Spec.SchedulerName == secondScheduler && !alive:
+		case p.Spec.SchedulerName == serving.Scheduler && !alive:
 			orphans = append(orphans, name)
-		case failure(p) != "" && (p.Spec.SchedulerName == secondScheduler || asks):
+			continue
+		case failure(p) != "" && (p.Spec.SchedulerName == serving.Scheduler || requirements.HasAny(p.Labels, p.Annotations)):
 			unasked, message = append(unasked, name), failure(p)
-		case p.Spec.SchedulerName == corev1.DefaultSchedulerName && asks:
-			unheard = append(unheard, name)
+			continue
+		}
+		for _, way := range installed.Of(p, func(request string) *assayv1alpha1.NodeFeatureRequest { return requests[p.Namespace+"/"+request] }) {
+			ways[way] = append(ways[way], name)
 		}
 	}
 	const check = "scheduling"
@@ -49,20 +62,35 @@ func (e *examination) schedulers(ctx context.Context) error {
 		e.ok(check, "the second scheduler runs")
 	}
 	if len(orphans) > 0 {
-		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", plural(len(orphans), "pod"), some(orphans), secondScheduler),
+		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", plural(len(orphans), "pod"), some(orphans), serving.Scheduler),
 			"Upgrade the release with scheduler.enabled=true")
 	}
-	if len(unheard) > 0 {
-		e.report(check, Error, fmt.Sprintf("%s: %s: requiring features and waiting for the default scheduler, which does not check them unless the extender is "+
-			"attached to it", plural(len(unheard), "pod"), some(unheard)), "Set schedulerName: "+secondScheduler+", or see assay scheduler-config")
+	unserved := 0
+	for _, way := range slices.SortedFunc(maps.Keys(ways), func(a, b serving.Way) int { return strings.Compare(a.String(), b.String()) }) {
+		unserved += e.waiting(way, ways[way])
 	}
 	if len(unasked) > 0 {
 		e.report(check, Error, fmt.Sprintf("%s: %s: waiting because the scheduler fails: %s", plural(len(unasked), "pod"), some(unasked), message), "")
 	}
-	if len(orphans)+len(unheard)+len(unasked) == 0 {
+	if len(orphans)+unserved+len(unasked) == 0 {
 		e.ok(check, "no pod waits for a scheduler that does not check its features")
 	}
 	return nil
+}
+
+// waiting reports what serves pods that wait, and returns 1 if nothing does.
+func (e *examination) waiting(way serving.Way, pods []string) int {
+	text := fmt.Sprintf("%s waiting: %s: %s", plural(len(pods), "pod"), some(pods), way.String())
+	switch {
+	case !way.Served():
+		e.report("scheduling", Error, text, "Require a label instead (docs/scheduling.md), set schedulerName: "+serving.Scheduler+", or see assay scheduler-config")
+		return 1
+	case way.Problem != "":
+		e.report("scheduling", Warning, text, "kubectl get nodefeaturerequests -A")
+	default:
+		e.ok("scheduling", "%s", text)
+	}
+	return 0
 }
 
 // secondScheduler reports whether the second scheduler holds its Lease in a namespace of the installation.
@@ -72,14 +100,8 @@ func (e *examination) secondScheduler(ctx context.Context) (bool, error) {
 		namespaces[e.deployments[i].Namespace] = true
 	}
 	for namespace := range namespaces {
-		leases, err := e.c.Leases(ctx, namespace)
-		if err != nil {
-			return false, err
-		}
-		// A scheduler that shuts down releases its Lease: it has no holder and was just renewed.
-		if l := find(leases, schedulerLease); l != nil && ptr.Deref(l.Spec.HolderIdentity, "") != "" && l.Spec.RenewTime != nil &&
-			e.c.Now().Sub(l.Spec.RenewTime.Time) < leaseLate {
-			return true, nil
+		if alive, err := serving.SecondScheduler(ctx, e.c, namespace); alive || err != nil {
+			return alive, err
 		}
 	}
 	return false, nil
