@@ -285,12 +285,18 @@ func (m *merger) apply(out *output, r *rule) {
 	if held.priority > mine.priority {
 		kept, lost = held, mine
 	}
-	if held.rule != nil && held.rule.set != r.set && space.values[out.key] != out.value {
+	if held.rule != nil && held.rule.set != r.set && space.values[out.key] != out.value && !isDefault(out.kind, kept, lost) {
 		m.conflicts = append(m.conflicts, Conflict{out.kind, out.key, kept.ref(), lost.ref()})
 	}
 	if kept == mine {
 		space.set(out.value, mine)
 	}
+}
+
+// isDefault reports whether an output that is lost is the default of a condition: that of a rule without matchers, which a rule of higher
+// priority overrides on some nodes. Both are right, and neither of their authors can do better.
+func isDefault(kind keys.Kind, kept, lost claim) bool {
+	return kind == keys.Condition && lost.priority < kept.priority && lost.rule.matchesAll()
 }
 
 // overflow reports, once per rule, that a comma-separated list is full.

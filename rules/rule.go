@@ -43,6 +43,11 @@ type rule struct {
 	readsElements  bool // reads the elements that its matchers matched
 }
 
+// matchesAll reports whether a rule has no matchers.
+func (r *rule) matchesAll() bool {
+	return r.features == nil && len(r.any) == 0 && len(r.conditions) == 0 && r.loop == nil
+}
+
 // assignments returns the number of outputs of a rule, without those of templates and actions.
 func (r *rule) assignments() int {
 	return len(r.vars) + len(r.labels) + len(r.annotations) + len(r.resources)
