@@ -24,6 +24,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -83,6 +84,7 @@ func (in *installation) join(ctx context.Context, seen *joins, name string) erro
 	boot := "boot-of-" + name
 	node := bigNode(name)
 	delete(node.Labels, "feature.node.kubernetes.io/avx")
+	delete(node.Labels, requirements.LabelOf(requestNamespace, "avx")) // otherwise it would wait until it meets the request
 	node.Spec.Taints = []corev1.Taint{{Key: pendingTaint, Effect: corev1.TaintEffectNoSchedule}}
 	node.Status.NodeInfo.BootID = boot
 	seen.start(name)
