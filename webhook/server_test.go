@@ -228,6 +228,24 @@ func TestWarningsAboutNodes(t *testing.T) {
 	}
 }
 
+// TestWarnsOfResourcesThatADeviceClassClaims: the scheduler does not allocate devices of the class on nodes with the resource.
+func TestWarnsOfResourcesThatADeviceClassClaims(t *testing.T) {
+	s := newServer(t, func(o *webhook.Options) {
+		o.Known.Claimed = func(resource string) string {
+			return map[string]string{"example.com/gpu": "gpu", "feature.node.kubernetes.io/npu": "npu"}[resource]
+		}
+	})
+	got := s.Review(t.Context(), request(t, []byte(ruleYAML(`{rules: [{name: a, matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}],
+		extendedResources: {example.com/gpu: "1", npu: "1", example.com/fpga: "1"}}]}`))))
+	const why = "claims this resource: on nodes that have it from the rule, pods that request it get no device of the class; use another name"
+	want := []string{
+		"spec.rules[0].extendedResources[example.com/gpu]: DeviceClass gpu " + why, "spec.rules[0].extendedResources[npu]: DeviceClass npu " + why,
+	}
+	if fmt.Sprint(got.Warnings) != fmt.Sprint(want) {
+		t.Errorf("got %q, want %q", got.Warnings, want)
+	}
+}
+
 func TestPublishing(t *testing.T) {
 	const (
 		worker, manager = "system:serviceaccount:assay-system:assay-worker", "system:serviceaccount:assay-system:assay-manager"

@@ -156,6 +156,9 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, rules: true}, io.Discard); err != nil {
 		return err
 	}
+	claimed, err := c.ClaimedResources(ctx)
+	note(cmd, err)
+	known.Claimed = func(resource string) string { return claimed[resource] }
 	known.AllTemplates = true
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
 	if nodes {

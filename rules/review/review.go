@@ -15,6 +15,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/warning"
@@ -37,6 +38,8 @@ type Known struct {
 	// Published reports whether a node of the cluster publishes a feature, by its lower-case name. known is false if this is not
 	// known yet. Nil means unknown.
 	Published func(feature string) (published, known bool)
+	// Claimed returns the DeviceClass that claims an extended resource, or "". Nil means unknown.
+	Claimed func(resource string) string
 	// IDs returns the names of PCI and USB IDs. Nil means unknown.
 	IDs lint.IDs
 	// Tolerations are those of the worker's pods. Nil means unknown, an empty list means no tolerations.
@@ -138,6 +141,24 @@ func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
 			rank = warning.Unlikely
 		}
 		f.Warn(ref.Path, rank, "no node of this cluster publishes %s", ref.Feature)
+	}
+}
+
+// claimed warns about extended resources that a DeviceClass claims: the scheduler gives pods devices of the class only on nodes that do not
+// have the resource themselves (KEP-5004).
+func (k *Known) claimed(f *Findings, spec *nfdv1alpha1.NodeFeatureRuleSpec) {
+	if k.Claimed == nil {
+		return
+	}
+	for i := range spec.Rules {
+		for _, name := range facts.SortedKeys(spec.Rules[i].ExtendedResources) {
+			class := k.Claimed(k.Rules.Keys.Qualify(name))
+			if class == "" {
+				continue
+			}
+			f.Warn(field.NewPath("spec", "rules").Index(i).Child("extendedResources").Key(name).String(), warning.Suspicious,
+				"DeviceClass %s claims this resource: on nodes that have it from the rule, pods that request it get no device of the class; use another name", class)
+		}
 	}
 }
 

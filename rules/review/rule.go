@@ -93,6 +93,7 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 	k.templates(f, d)
 	k.withheld(f, p)
 	k.unpublished(f, lint.Features(d.Spec))
+	k.claimed(f, d.Spec)
 }
 
 // uniqueNames rejects two rules with the same name if rules are combined by name. Otherwise they are valid, as in NFD, and Compile

@@ -163,6 +163,22 @@ func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.
 	return out, err
 }
 
+// ClaimedResources returns the extended resources that DeviceClasses claim, with the names of the classes; none if the cluster does not
+// serve DeviceClasses.
+func (c *Client) ClaimedResources(ctx context.Context) (map[string]string, error) {
+	classes, err := list[resourcev1.DeviceClass](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/deviceclasses", nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	out := map[string]string{}
+	for i := range classes {
+		if name := classes[i].Spec.ExtendedResourceName; name != nil {
+			out[*name] = classes[i].Name
+		}
+	}
+	return out, err
+}
+
 // Names returns the names of Nodes or NodeFeatureRules. It only reads their metadata.
 func (c *Client) Names(ctx context.Context, resource string) ([]string, error) {
 	path := nfdPath(resource)
