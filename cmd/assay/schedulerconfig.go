@@ -42,8 +42,8 @@ kubeadm   the cluster's scheduler, as kubeadm runs it
 k3s, rke2 the cluster's scheduler where it is part of one program
 talos     the cluster's scheduler, as a machine configuration patch
 
-On managed control planes the scheduler's configuration cannot be changed: run a second scheduler, or let admission translate
-requirements into node selectors where it can.`,
+Pods that require the label of a NodeFeatureRequest need no extender: see assay request selector. That is the way for managed control
+planes, whose scheduler cannot be configured; a second scheduler is another.`,
 		Example: `  assay scheduler-config --for second
   assay scheduler-config --for kubeadm --ignorable=false`,
 		Args: cobra.NoArgs,
@@ -66,6 +66,13 @@ requirements into node selectors where it can.`,
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(installations, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
+
+// withoutScheduler comes first in what is printed: most users need nothing of the rest.
+const withoutScheduler = `# Pods that require the label of a NodeFeatureRequest need none of this: it works with every scheduler. Print it with
+#   assay request selector NAME
+# The following is for requirements in annotations, preferences, staleness, and requests for which nodes get no label.
+#
+`
 
 // render executes the template of the installation.
 func (f *schedulerConfigFlags) render() (string, error) {
@@ -93,6 +100,7 @@ func (f *schedulerConfigFlags) render() (string, error) {
 		return "", err
 	}
 	var config, out strings.Builder
+	out.WriteString(withoutScheduler)
 	if err := all.ExecuteTemplate(&config, "configuration.yaml.tmpl", f); err != nil {
 		return "", err
 	}
