@@ -13,7 +13,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	f := &cluster.Flags{}
-	output := ""
+	output, all := "", false
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation of Assay, and show how to fix its problems",
@@ -26,6 +26,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
   the controller: whether a replica holds its Lease and renews it
   the workers: whether one runs on every Node and publishes features
   the webhook: its configurations, their CA, and its answer to a dry run of an invalid rule
+  the Nodes: whether each of a sample has what its rules give, or the controller reports why not (--all compares all Nodes)
   rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
   pods that wait for a scheduler that does not run, or that does not check the features they require
 
@@ -34,6 +35,7 @@ It changes nothing.
 Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could not be read.`,
 		Example: `  assay doctor
   assay doctor --context prod --assay-namespace features
+  assay doctor --all
   assay doctor -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +43,8 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 			if err != nil {
 				return err
 			}
-			found, err := doctor.Examine(cmd.Context(), c, f.AssayNamespace)
+			nodes := &nodeCheck{flags: worldFlags{Flags: *f}, all: all}
+			found, err := doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
 			if err != nil {
 				return err
 			}
@@ -49,6 +52,7 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 		},
 	}
 	f.Register(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("compare all Nodes with an evaluation of their rules, not a random sample of %d", sampledNodes))
 	outputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

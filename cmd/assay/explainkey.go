@@ -205,6 +205,11 @@ func (e *explanation) unwanted(ctx context.Context, f foreign) explainedKey {
 		}
 		return k
 	}
+	if request, ok := strings.CutPrefix(f.key, assayv1alpha1.RequestLabelNamespace+"/"); ok && f.kind == keys.Label {
+		k.State = stateAssay
+		k.Why = "written by Assay, not by a rule: the node meets NodeFeatureRequest " + strings.Replace(request, ".", "/", 1)
+		return k
+	}
 	if why := e.loss(ctx, f.given); why != "" {
 		k.State, k.Why = stateAssay, why
 		return k

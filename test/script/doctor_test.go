@@ -27,6 +27,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/certs"
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/webhook"
@@ -194,6 +195,30 @@ func TestDoctor(t *testing.T) {
 				d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Invalid", Message: "spec.rules[0]: unknown name"})
 			},
 			code: 1, want: "BAD  NodeFeatureRule r is rejected: spec.rules[0]: unknown name",
+		},
+		"Nodes lack what a rule gives": {
+			damage: func(t *testing.T, d *doctored) { d.unlabeled(t) },
+			code:   1, want: "WARN Node n1 differs from what its rules give, and the controller reports no reason: label example.com/everywhere is missing, and rules give \"true\"",
+		},
+		"Nodes keep what nothing gives": {
+			damage: func(t *testing.T, d *doctored) {
+				n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+				d.get(t, n)
+				n.Labels, n.Annotations = map[string]string{"example.com/old": "1"}, map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "example.com/old"}
+				d.update(t, n)
+			},
+			code: 1, want: "WARN Node n1 differs from what its rules give, and the controller reports no reason: label example.com/old is \"1\", and rules give none",
+		},
+		"The controller reports why Nodes lack what a rule gives": {
+			damage: func(t *testing.T, d *doctored) {
+				d.unlabeled(t)
+				testkit.Create(t, d.api, &corev1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "n1.held"}, Reason: hold.Flapping,
+					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"},
+					Message:        hold.Message(hold.Flapping, time.Now().Add(time.Hour), "it changed", []string{"label example.com/everywhere"}),
+				})
+			},
+			want: "ok   2 Nodes compared: each has what its rules give, or the controller reports why not",
 		},
 		"Rules conflict": {
 			damage: func(t *testing.T, d *doctored) {
@@ -412,14 +437,35 @@ func (d *doctored) rule(t *testing.T, condition metav1.Condition) {
 	t.Helper()
 	r := &nfdv1alpha1.NodeFeatureRule{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},
-		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{"example.com/a": "b"}}}},
+		Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+			Name: "r", Labels: map[string]string{"example.com/a": "b"}, MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "no.such"}},
+		}}},
 	}
+	d.evaluated(t, r, condition)
+}
+
+// evaluated creates a rule that the controller has evaluated, with a condition.
+func (d *doctored) evaluated(t *testing.T, r *nfdv1alpha1.NodeFeatureRule, condition metav1.Condition) {
+	t.Helper()
 	testkit.Create(t, d.api, r)
 	condition.LastTransitionTime = metav1.Now()
 	r.Status.ObservedGeneration, r.Status.Conditions = r.Generation, []metav1.Condition{condition}
 	if err := d.api.Status().Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// unlabeled creates a rule that gives each node a label, which n2 alone has.
+func (d *doctored) unlabeled(t *testing.T) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+	d.get(t, n)
+	n.Labels, n.Annotations = map[string]string{"example.com/everywhere": "true"}, map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "example.com/everywhere"}
+	d.update(t, n)
+	d.evaluated(t, &nfdv1alpha1.NodeFeatureRule{
+		ObjectMeta: metav1.ObjectMeta{Name: "everywhere"},
+		Spec:       nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{Name: "r", Labels: map[string]string{"example.com/everywhere": "true"}}}},
+	}, metav1.Condition{Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Compiled"})
 }
 
 // notReady returns the condition of an object that is rejected.

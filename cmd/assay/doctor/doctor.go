@@ -33,6 +33,9 @@ type Finding struct {
 	Fix string `json:"fix,omitempty"`
 }
 
+// Check is a further check.
+type Check func(ctx context.Context, c *cluster.Client) ([]Finding, error)
+
 // partOf is the label of all objects that the chart installs, independent of the names of the release and the chart.
 const partOf = "app.kubernetes.io/part-of=assay"
 
@@ -53,8 +56,9 @@ type examination struct {
 }
 
 // Examine runs all checks and returns their findings. It does not change the cluster. If namespace is empty, Examine searches all
-// namespaces for installations. It returns an error if the cluster cannot be examined at all.
-func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Finding, error) {
+// namespaces for installations. More are checks that need other packages; they run last. Examine returns an error if the cluster cannot be
+// examined at all.
+func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...Check) ([]Finding, error) {
 	e := &examination{c: c, namespace: namespace}
 	if err := e.installation(ctx); err != nil {
 		return nil, err
@@ -63,9 +67,17 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string) ([]Findin
 	if len(e.deployments)+len(e.daemonSets) == 0 {
 		return e.found, nil // other checks would only report consequences
 	}
-	for _, check := range []func(context.Context) error{
+	checks := []func(context.Context) error{
 		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.notReady, e.requests, e.policies, e.schedulers,
-	} {
+	}
+	for _, check := range more {
+		checks = append(checks, func(ctx context.Context) error {
+			found, err := check(ctx, c)
+			e.found = append(e.found, found...)
+			return err
+		})
+	}
+	for _, check := range checks {
 		if err := check(ctx); err != nil {
 			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
 		}

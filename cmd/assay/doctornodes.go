@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
+)
+
+const (
+	// sampledNodes is the number of nodes that doctor compares by default: two requests a node.
+	sampledNodes = 20
+	// maxDifferences is the maximum number of keys of a node in a finding, and of findings about nodes.
+	maxDifferences = 5
+	// looks is how often doctor reads a node that differs, and lookAgain the time between. The controller writes a change within a second
+	// or two: what differs in each look is no such change.
+	looks     = 3
+	lookAgain = 3 * time.Second
+)
+
+// nodeCheck compares Nodes with an evaluation of their rules.
+type nodeCheck struct {
+	flags worldFlags
+	all   bool
+}
+
+// difference is a key of a Node that is not what rules give.
+type difference struct {
+	given
+	node string
+	// has is what the Node has, wanted what rules give, for people.
+	has, wanted string
+}
+
+func (d *difference) String() string {
+	return fmt.Sprintf("%s %s is %s, and rules give %s", d.kind, d.key, d.has, d.wanted)
+}
+
+func (d *difference) same(o *difference) bool { return *d == *o }
+
+// examine implements doctor.Check.
+func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Finding, error) {
+	const check = "nodes"
+	n.flags.notes = func() io.Writer { return io.Discard } // other checks report what is left out
+	names, err := c.Names(ctx, "nodes")
+	if err != nil {
+		return nil, err
+	}
+	total := len(names)
+	if !n.all && total > sampledNodes {
+		rand.Shuffle(total, func(i, j int) { names[i], names[j] = names[j], names[i] })
+		names = names[:sampledNodes]
+		slices.Sort(names)
+	}
+	var left []*difference
+	for look := range looks {
+		w, program, found, err := n.differences(ctx, c, names)
+		if err != nil {
+			return nil, err
+		}
+		if program == nil {
+			return nil, nil // the controller does not run, which is reported
+		}
+		if look > 0 {
+			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
+		}
+		if left = w.unexplained(ctx, c, found); len(left) == 0 || look == looks-1 {
+			break
+		}
+		names = names[:0]
+		for _, d := range left {
+			if !slices.Contains(names, d.node) {
+				names = append(names, d.node)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookAgain):
+		}
+	}
+	of := fmt.Sprintf("%d of %s", min(total, sampledNodes), plural(total, "Node"))
+	if n.all || total <= sampledNodes {
+		of = plural(total, "Node")
+	}
+	if len(left) == 0 {
+		return []doctor.Finding{{Check: check, Level: doctor.OK, Message: of + " compared: each has what its rules give, or the controller reports why not"}}, nil
+	}
+	return describeDifferences(check, left), nil
+}
+
+// describeDifferences returns a finding for each node, up to a limit.
+func describeDifferences(check string, list []*difference) (out []doctor.Finding) {
+	byNode := map[string][]*difference{}
+	var names []string
+	for _, d := range list {
+		if byNode[d.node] == nil {
+			names = append(names, d.node)
+		}
+		byNode[d.node] = append(byNode[d.node], d)
+	}
+	for i, name := range names {
+		if i == maxDifferences {
+			out = append(out, doctor.Finding{
+				Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s differ from what their rules give", plural(len(names)-i, "more Node")),
+			})
+			break
+		}
+		var shown []string
+		for _, d := range byNode[name] {
+			shown = append(shown, d.String())
+		}
+		if more := len(shown) - maxDifferences; more > 0 {
+			shown = append(shown[:maxDifferences], fmt.Sprintf("and %d more", more))
+		}
+		out = append(out, doctor.Finding{
+			Check: check, Level: doctor.Warning,
+			Message: fmt.Sprintf("Node %s differs from what its rules give, and the controller reports no reason: %s", name, strings.Join(shown, "; ")),
+			Fix:     fmt.Sprintf("assay explain %s %s; if it stays so, restart the controller, and report its log", name, byNode[name][0].key),
+		})
+	}
+	return out
+}
+
+// differences compares Nodes with an evaluation of what the cluster has now. The program is nil if no controller runs.
+func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []string) (*world, *rules.Program, []*difference, error) {
+	scope := want{rules: true}
+	if n.all {
+		scope = want{nodes: true, features: true, rules: true}
+	}
+	w, err := n.flags.load(ctx, scope)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if leader, err := c.Leader(ctx, w.own, w.settings.Instance); err != nil || !leader.Alive {
+		return w, nil, nil, err
+	}
+	if !n.all {
+		for _, name := range names {
+			if err := w.readCluster(ctx, c, want{node: name, nodes: true, features: true}, io.Discard); err != nil && w.nodes[name] != nil {
+				return nil, nil, nil, err
+			}
+		}
+		w.settle(io.Discard)
+	}
+	program, _ := w.program(ctx, w.rules) // rules that are left out are reported by their conditions
+	var out []*difference
+	for _, name := range names {
+		if node := w.nodes[name]; node != nil {
+			out = append(out, w.compare(program, node)...)
+		}
+	}
+	return w, program, out, nil
+}
+
+// compare returns the keys of a Node that are not what rules give, of those that the controller of this instance writes.
+func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*difference) {
+	outcome, withholding := program.Eval(w.fleet.Input(node.Name)), w.withholding()
+	if outcome.Failed != nil {
+		return nil // the node keeps what it has
+	}
+	wanted := flatDesired(desired(outcome, true))
+	for k, value := range wanted {
+		if withholding.Withholds(k.kind) != "" {
+			continue
+		}
+		has, ok := written.Value(node, k.kind, k.key)
+		d := &difference{given{k.kind, k.key, value}, node.Name, fmt.Sprintf("%q", has), fmt.Sprintf("%q", value)}
+		switch {
+		case ok && written.Equal(k.kind, has, value):
+			continue
+		case !ok:
+			d.has = "missing"
+		default:
+			if _, ours := w.owner(node, k.kind, k.key); !ours && w.keepsForeign() {
+				continue
+			}
+		}
+		out = append(out, d)
+	}
+	for _, k := range w.writtenOn(node) {
+		if _, given := wanted[flatKey{k.kind, k.key}]; given || k.instance != w.settings.Instance || w.beyondRules(k) || withholding.Withholds(k.kind) != "" {
+			continue
+		}
+		if has, ok := written.Value(node, k.kind, k.key); ok {
+			out = append(out, &difference{given{k.kind, k.key, ""}, node.Name, fmt.Sprintf("%q", has), "none"})
+		}
+	}
+	slices.SortFunc(out, func(a, b *difference) int { return strings.Compare(string(a.kind)+" "+a.key, string(b.kind)+" "+b.key) })
+	return out
+}
+
+// beyondRules reports whether the controller writes a key without a rule: the labels of requests, and its own taints.
+func (w *world) beyondRules(k writtenKey) bool {
+	if k.kind == keys.Label {
+		return strings.HasPrefix(k.key, assayv1alpha1.RequestLabelNamespace+"/")
+	}
+	if k.kind != keys.Taint {
+		return false
+	}
+	for _, text := range []string{w.settings.LossTaint, w.settings.FailTaint, w.settings.StartupTaint} {
+		key, _, _ := strings.Cut(text, ":")
+		key, _, _ = strings.Cut(key, "=")
+		if key != "" && strings.HasPrefix(k.key, key+":") {
+			return true
+		}
+	}
+	return false
+}
+
+// unexplained returns the differences for which the controller reports no reason.
+func (w *world) unexplained(ctx context.Context, c *cluster.Client, list []*difference) (out []*difference) {
+	node := ""
+	report := w.report(ctx, nil)
+	for _, d := range list {
+		if d.node != node {
+			node = d.node
+			report = w.report(ctx, w.nodes[node])
+		}
+		if report.Of(d.kind, d.key, d.wanted == "none", w.orphan(node)) == nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
