@@ -110,11 +110,19 @@ func (r *Reconciler) reportLost(program *rules.Program, p *plan.Plan, j *judge, 
 	shown := lost[:min(len(lost), maxLostEvents*hold.MaxKeys)]
 	var messages []string
 	for chunk := range slices.Chunk(shown, hold.MaxKeys) {
-		var list []string
+		text, last := "", "" // last: the reason of the keys before
 		for _, s := range chunk {
-			list = append(list, fmt.Sprintf("%s (%s)", described(s), j.absence(program, s)))
+			why := j.absence(program, s)
+			switch {
+			case text == "":
+			case why == last:
+				text += ", "
+			default:
+				text += fmt.Sprintf(" (%s); ", last)
+			}
+			text, last = text+described(s), why
 		}
-		messages = append(messages, strings.Join(list, "; "))
+		messages = append(messages, fmt.Sprintf("%s (%s)", text, last))
 	}
 	if more := len(lost) - len(shown); more > 0 {
 		messages[len(messages)-1] += fmt.Sprintf("; and %d more", more)

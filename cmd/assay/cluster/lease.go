@@ -52,7 +52,7 @@ func LeaderOf(l *coordinationv1.Lease, namespace, instance string, now time.Time
 func (l Leader) String() string {
 	switch {
 	case l.Pod == "":
-		return fmt.Sprintf("no replica of the controller holds Lease %s", l.Lease)
+		return fmt.Sprintf("no replica of the controller holds Lease %s, or it runs without --enable-leader-election", l.Lease)
 	case !l.Alive:
 		return fmt.Sprintf("the controller does not run: %s has not renewed Lease %s for %s", l.Pod, l.Lease, l.Renewed.Round(time.Second))
 	}
