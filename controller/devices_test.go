@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
@@ -99,4 +101,29 @@ func TestDevicesGoAfterTheGracePeriod(t *testing.T) {
 	w.labels("n1", map[string]string{"example.com/gpu.count": "8"})
 	w.delete(gpus)
 	w.labels("n1", map[string]string{"example.com/gpu.count": "", "example.com/gpu.product": "", "example.com/complete": ""})
+}
+
+func TestNodeThatRebootsWaitsForItsDrivers(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.boots("n1", "first")
+	worker := w.examines("n1", "first", M{"a": "b"})
+	gpus := w.devicesOf("n1", 8)
+	w.rule("devices", deviceRules)
+	w.start(withReady)
+	w.labels("n1", map[string]string{"example.com/complete": "true", "example.com/gpu.count": "8"})
+	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied", "first")
+
+	// A driver that restarts closes no gate behind which pods run already.
+	w.delete(gpus)
+	if n := w.labels("n1", map[string]string{"example.com/complete": "false"}); conditionOf(n, assayv1alpha1.FeaturesReadyCondition).Status != corev1.ConditionTrue {
+		t.Error("not ready while a driver restarts")
+	}
+	w.boots("n1", "second")
+	change(w, worker, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features = examined("second", M{"a": "b"}) })
+	w.ready("n1", corev1.ConditionFalse, "WaitingForDrivers", "gpu.example.com")
+	w.labels("n1", map[string]string{"example.com/complete": "false", "example.com/gpu.count": "8"})
+	w.devicesOf("n1", 8)
+	w.labels("n1", map[string]string{"example.com/complete": "true", "example.com/gpu.count": "8"})
+	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied", "second")
 }

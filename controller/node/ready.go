@@ -22,6 +22,7 @@ const (
 	readyStaleBoot   = "StaleBoot"
 	readySetsMissing = "FeatureSetsMissing"
 	readyPending     = "RulesPending"
+	readyDrivers     = "WaitingForDrivers"
 	readyFailed      = "Failed"
 )
 
@@ -77,6 +78,10 @@ func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *p
 	ready := applied(boot)
 	if have != nil && have.Status == ready.Status && have.Message == ready.Message {
 		return ready, false
+	}
+	if waiting := j.state.Devices.Incomplete; len(waiting) > 0 {
+		return unready(readyDrivers, "DRA drivers that have published devices on this node have not published all of them since it booted: %s.",
+			strings.Join(waiting, ", ")), false
 	}
 	if waiting := r.waiting(j, wish, p); len(waiting) > 0 {
 		return unready(readyPending, "Not written yet: %s.", hold.Some(waiting)), false
