@@ -90,7 +90,12 @@ func TestAnotherKeyOfTheNodeHasItsOwnHoldTime(t *testing.T) {
 func TestForgetsAfterTheWindow(t *testing.T) {
 	b, clock := newBreaker(budget.Budget{Nodes: 1, Window: time.Minute, Hold: time.Hour})
 	b.Allow("a", 1)
-	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	clock.SetTime(clock.Now().Add(time.Minute))
+	if ok, _ := b.Allow("b", 1); ok {
+		t.Error("a node that lost keys within the window does not count")
+	}
+	b.Withdraw("b")
+	clock.SetTime(clock.Now().Add(time.Second))
 	if ok, _ := b.Allow("b", 1); !ok {
 		t.Error("what is long ago counts still")
 	}

@@ -54,10 +54,11 @@ const retryIncomplete = time.Minute
 
 // incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled
 // from a truncated list. An edit of a rule does not explain their removal: the new rule may give them from what is missing. So may another
-// object that names a key which this process has seen given. Such a node does not become ready.
+// object that names a key which this process has seen given. A value that this process did not give may follow from what is missing, too,
+// although something else gives the key another value. Such a node does not become ready.
 func (r *Reconciler) incomplete(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	doubtful := func(s plan.Step) bool {
-		return s.Takes() && !r.switchedOff(s) && (!j.gave(s) || s.Op == plan.Remove && j.namedElsewhere(s))
+		return s.Takes() && !r.switchedOff(s) && (!j.gave(s) || s.Op == plan.Remove && j.namedElsewhere(s) || s.Op == plan.Change && !j.gaveOld(s))
 	}
 	ready := plan.StateOf(j.node).Ready()
 	if opens := r.ready && (ready == nil || ready.Status != corev1.ConditionTrue); !opens && !slices.ContainsFunc(p.Steps, doubtful) {

@@ -159,6 +159,9 @@ func (j *judge) gave(s plan.Step) bool {
 	return ok
 }
 
+// gaveOld is gave for the value that the Node has.
+func (j *judge) gaveOld(s plan.Step) bool { return j.known.given.Has(s.Kind, s.Key, s.Old) }
+
 // namedElsewhere reports whether an active object other than those that gave a key names it.
 func (j *judge) namedElsewhere(s plan.Step) bool {
 	gave := j.givers(s)

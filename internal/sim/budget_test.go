@@ -25,15 +25,24 @@ func (c *checker) seen(process string) int64 {
 	return 0
 }
 
-// ruled reports whether a rule that can give a key has changed since a revision.
-func (c *checker) ruled(k string, since int64) bool {
+// ruled reports whether a rule that can give a key with a value has changed since a revision.
+func (c *checker) ruled(k, value string, since int64) bool {
 	return slices.ContainsFunc(c.w.server.Since(since), func(change apiserver.Change) bool {
 		if change.Resource.Name != "nodefeaturerules" || strings.HasPrefix(change.By, "controller") {
 			return false
 		}
 		number := strings.TrimPrefix(change.Key, "rule-")
-		return strings.Contains(k, "/r"+number) || strings.Contains(k, "/shared")
+		return strings.Contains(k, "/r"+number) || k == sharedKey && (shares(change.Old, value) || shares(change.New, value))
 	})
+}
+
+// sharedKey is a key that several rules can give.
+const sharedKey = string(keys.Label) + " " + prefix + "shared"
+
+// shares reports whether a rule gives the shared key with a value.
+func shares(rule object, value string) bool {
+	list, _ := below(rule, "spec")["rules"].([]any)
+	return slices.ContainsFunc(list, func(r any) bool { return below(r.(object), "labels")["shared"] == value })
 }
 
 // rollingOut reports whether a process has taken over while a rule that gives a key was being rolled out: the record does not say which
@@ -81,7 +90,7 @@ func (c *checker) budget(change apiserver.Change, name string, lost, corrected [
 	last, again := nodes[name]
 	var unexplained []lostKey
 	for _, l := range lost {
-		if explained := c.ruled(l.key, l.was.rules) || l.was.by != change.By && c.rollingOut(l.key, change.By); !explained {
+		if explained := c.ruled(l.key, l.value, l.was.rules) || l.was.by != change.By && c.rollingOut(l.key, change.By); !explained {
 			unexplained = append(unexplained, l)
 		}
 	}
@@ -322,7 +331,7 @@ func TestAnExplainedRemovalMayHaveBeenDueForTheHoldTime(t *testing.T) {
 		w.do("user", http.MethodPatch, rulesPath+"/"+ruleName(0), object{"spec": object{"rules": []any{w.rule(0, 0, "1")}}})
 		w.drain(time.Hour)
 		key := "label " + prefix + "r0"
-		if !w.check.ruled(key, w.check.ours["n0"][key].rules) {
+		if !w.check.ruled(key, "", w.check.ours["n0"][key].rules) {
 			t.Fatal("the edit does not explain the removal of the key that was written because of it")
 		}
 		set("n1", "v", "0") // the only node that the budget allows

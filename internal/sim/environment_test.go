@@ -101,7 +101,7 @@ func (w *world) examine(node string) {
 func (w *world) editRule(i int) {
 	name := ruleName(i)
 	w.versions[name]++
-	spec := object{"rules": []any{w.rule(i, w.n(15), fmt.Sprint(w.n(2)))}}
+	spec := object{"rules": []any{w.rule(i, one(w.tape, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 6), fmt.Sprint(w.n(2)))}}
 	w.tell("user writes %s: %v", name, spec)
 	if w.server.Get("nodefeaturerules", "", name) == nil {
 		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,41 @@ func TestAKeyThatAnotherRuleGivesIsKeptWhoseNodeFeatureAListLacks(t *testing.T) 
 		}
 		if w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"shared"] != "1" || len(w.violations) > 0 {
 			t.Errorf("the label was removed: %v", w.violations)
+		}
+	})
+}
+
+// A value that a NodeFeature requests, which the first list of a process lacked, was replaced by that of another NodeFeature in the pass after
+// the one that held the change: the process had seen the key given by then, with the other value (found by seed 957).
+func TestAValueIsKeptWhoseNodeFeatureAListLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(&tape{}, logr.Discard())
+		defer w.end()
+		request := func(where, name, value string) {
+			w.do("vendor", http.MethodPost, strings.Replace(featuresPath, namespace, where, 1), object{
+				"metadata": object{"name": name, "labels": object{"nfd.node.kubernetes.io/node-name": "n0"}},
+				"spec":     object{"labels": object{"vendor": value}},
+			})
+		}
+		request(vendors, "a-n0", "last")
+		w.boot()
+		w.drain(time.Minute)
+		w.omitted = "nodefeatures a-n0"
+		w.stop(w.programs[0])
+		w.boot()
+		w.drain(time.Minute)
+		request(namespace, "vendor-n0", "first")
+		w.drain(time.Minute)
+		for _, value := range []string{"1", "2"} { // more passes
+			w.facts["n0"]["a0"] = value
+			w.publish("n0")
+			w.drain(quiet)
+		}
+		if len(w.short) == 0 {
+			t.Fatal("the list was complete")
+		}
+		if got := w.keysOf(w.server.Get("nodes", "", "n0"))["label "+prefix+"vendor"]; got != "last" || len(w.violations) > 0 {
+			t.Errorf("the label is %q: %v", got, w.violations)
 		}
 	})
 }

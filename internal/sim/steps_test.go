@@ -70,10 +70,12 @@ func (w *world) settle() {
 			w.publish(node)
 		}
 	}
-	w.server.CollectGarbage()
 	if w.holder != "" && w.running(w.holder) == nil {
 		w.expireLease()
 	}
+	w.drain(5 * time.Minute)
+	w.check.owned() // a NodeFeature of the previous node of this name is kept, before the garbage collector deletes it
+	w.server.CollectGarbage()
 	w.drain(time.Minute)
 	for _, p := range w.all() {
 		for _, watch := range p.client.Watches() {

@@ -149,7 +149,7 @@ func (c *checker) published(change apiserver.Change) {
 // upToDate checks that the publishers have published what is true.
 func (c *checker) upToDate() {
 	for _, node := range slices.Sorted(maps.Keys(c.w.workers)) {
-		o, owner := c.w.server.Get("nodefeatures", namespace, node), c.w.server.Get("nodes", "", node)
+		o := c.w.server.Get("nodefeatures", namespace, node)
 		if o == nil {
 			c.w.violate("%s has no NodeFeature at the end", node)
 			continue
@@ -157,8 +157,19 @@ func (c *checker) upToDate() {
 		if have := c.w.elementsOf(o); !maps.Equal(have, c.w.facts[node]) {
 			c.w.violate("%s has published %v at the end, and its facts are %v", node, have, c.w.facts[node])
 		}
-		owners, _ := o["metadata"].(object)["ownerReferences"].([]any)
-		if len(owners) != 1 || owners[0].(object)["uid"] != owner["metadata"].(object)["uid"] {
+	}
+	c.owned()
+}
+
+// owned checks that what the publishers have published belongs to the present nodes.
+func (c *checker) owned() {
+	for _, node := range slices.Sorted(maps.Keys(c.w.workers)) {
+		o, owner := c.w.server.Get("nodefeatures", namespace, node), c.w.server.Get("nodes", "", node)
+		if o == nil || owner == nil {
+			continue
+		}
+		owners, _ := below(o, "metadata")["ownerReferences"].([]any)
+		if len(owners) != 1 || owners[0].(object)["uid"] != below(owner, "metadata")["uid"] {
 			c.w.violate("NodeFeature %s has the owners %v at the end", node, owners)
 		}
 	}
