@@ -230,7 +230,7 @@ func TestRotationLosesNoRequest(t *testing.T) {
 // A replica that is shutting down is not ready, but continues to answer until no more requests arrive.
 func TestEndingLosesNoRequest(t *testing.T) {
 	c := testkit.Cluster(t)
-	p := startWebhook(t, c, "--shutdown-delay=8s")
+	p := startWebhook(t, c, "--shutdown-delay=1h") // longer than any machine takes for the requests; a second signal ends it
 	k := testkit.Client(t, c.User)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Terminate(context.WithoutCancel(t.Context()), p.name) }()
@@ -241,6 +241,14 @@ func TestEndingLosesNoRequest(t *testing.T) {
 		return nil
 	})
 	burst(t, k)
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended within the delay: %v\n%s", err, c.Log(p.name))
+	default:
+	}
+	if err := c.Terminate(context.WithoutCancel(t.Context()), p.name); err != nil {
+		t.Error(err)
+	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
