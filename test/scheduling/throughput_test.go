@@ -64,7 +64,14 @@ func BenchmarkThroughput(b *testing.B) {
 		"none":    func(name string) { w.plainScheduler(b, name) },
 		"nothing": func(name string) { w.schedulerAt(b, name, nothing, "", "", true) },
 		"sampled": func(name string) { w.schedulerAt(b, name, url, "", "", true) },
-		"full":    func(name string) { w.schedulerAt(b, name, url, ", percentageOfNodesToScore: 100", "", true) },
+		"batches": func(name string) {
+			config := fmt.Sprintf("profiles: [{schedulerName: %s%s}]\nclientConnection: {qps: 5000, burst: 5000}\n", name, signable)
+			if err := w.RunScheduler(b.Context(), name, []byte(config)); err != nil {
+				b.Fatal(err)
+			}
+		},
+		"identical": func(name string) { w.schedulerAt(b, name, url, signable, "", true) }, // without batches, because of the extender
+		"full":      func(name string) { w.schedulerAt(b, name, url, ", percentageOfNodesToScore: 100", "", true) },
 	}
 	runs := []struct {
 		name, scheduler string
@@ -78,6 +85,9 @@ func BenchmarkThroughput(b *testing.B) {
 		{"RequiredAndPreferred", "sampled", pods, []func(*corev1.Pod){requires("AVX"), prefers("Rare")}},
 		{"RequiredLabelled", "none", pods, []func(*corev1.Pod){requires("AVX"), admitted(b, labeling("avx", "AVX"))}},
 		{"RequiredMaterialized", "none", pods, []func(*corev1.Pod){selects("avx")}},
+		{"Identical", "batches", pods, []func(*corev1.Pod){wholeNode}},
+		{"IdenticalRequired", "identical", pods, []func(*corev1.Pod){wholeNode, requires("AVX")}},
+		{"IdenticalMaterialized", "batches", pods, []func(*corev1.Pod){wholeNode, selects("avx")}},
 		{"RareOn2NodesSampled", "sampled", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesFull", "full", 100, []func(*corev1.Pod){requires("Rare")}},
 		{"RareOn2NodesLabelled", "sampled", 100, []func(*corev1.Pod){requires("Rare"), admitted(b, labeling("rare", "Rare"))}},
@@ -220,6 +230,16 @@ func ordinary(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("500Mi"),
 	}}
+}
+
+// signable is the part of a profile without which kube-scheduler 1.36 schedules no pods in batches: pods with default topology spread
+// constraints, which every pod has by default, have no signature (SignPod of PodTopologySpread).
+const signable = ", pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]"
+
+// wholeNode makes a pod so large that a node has room for one: kube-scheduler schedules such pods in batches if they are identical
+// (KEP-5598).
+func wholeNode(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("40")
 }
 
 // measure creates pods, starts a scheduler for them, and prints how fast they are placed. The clock starts when a tenth of them is
