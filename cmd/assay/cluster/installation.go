@@ -60,6 +60,11 @@ func (c *Client) HasMutatingPolicy(ctx context.Context, name string) (bool, erro
 	return true, nil
 }
 
+// NodeWrites returns the policy that limits what the controller writes on Nodes.
+func (c *Client) NodeWrites(ctx context.Context) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	return get[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "assay-node-writes")
+}
+
 // Definition returns a CustomResourceDefinition.
 func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)

@@ -68,7 +68,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 		return e.found, nil // other checks would only report consequences
 	}
 	checks := []func(context.Context) error{
-		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.notReady, e.requests, e.policies, e.schedulers,
+		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.writes, e.notReady, e.requests, e.policies, e.schedulers,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {

@@ -70,9 +70,15 @@ func answering(t *testing.T, warning string) *cluster.Client {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	t.Cleanup(s.Close)
+	return clientOf(t, s.URL)
+}
+
+// clientOf returns a client of an API server without authentication.
+func clientOf(t *testing.T, url string) *cluster.Client {
+	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "+
-		"clusters: [{name: c, cluster: {server: \""+s.URL+"\"}}]}"), 0o600); err != nil {
+		"clusters: [{name: c, cluster: {server: \""+url+"\"}}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	flags := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
