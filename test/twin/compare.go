@@ -424,8 +424,8 @@ func (w *world) given(s state, p *rules.Program, n *node) func(key, value string
 // maxExplained is the maximum number of keys of one rest that the command line explains.
 const maxExplained = 4
 
-// reasons are words of the explanations of a key that differs from what rules give: what holds its removal, or its value.
-var reasons = []string{"RemovalHeld", "removalGracePeriod", "removalBudget", "flap", "the Node has "}
+// holds are the reasons for which the controller may leave a key of a Node as it is.
+var holds = []string{"RemovalHeld", "KeyFlapping", "KeyContested"}
 
 func (w *world) explainOne(ctx context.Context, n *node, key string) error {
 	s, err := w.state(ctx)
@@ -438,12 +438,26 @@ func (w *world) explainOne(ctx context.Context, n *node, key string) error {
 		return nil // it was about to be written
 	}
 	_, name, _ := strings.Cut(strings.TrimPrefix(key, "extended "), " ")
-	out, err := exec.CommandContext(ctx, w.assay, "explain", n.name, name, "--kubeconfig="+w.Kubeconfig, "--namespace="+namespace).CombinedOutput() //nolint:gosec // own program
+	out, err := exec.CommandContext(ctx, w.assay, "explain", n.name, name, "-o=json", "--kubeconfig="+w.Kubeconfig, "--namespace="+namespace).Output() //nolint:gosec // own program
 	if err != nil {
 		return fmt.Errorf("explain %s %s: %w\n%s", n.name, name, err, out)
 	}
-	if !slices.ContainsFunc(reasons, func(reason string) bool { return bytes.Contains(out, []byte(reason)) }) {
-		return fmt.Errorf("the Node has %q; explain %s %s does not name what holds it:\n%s", have, n.name, name, out)
+	var found struct {
+		Keys []struct {
+			Kind, Key, Value string
+			Hold             struct {
+				Reason, Message string
+				Until           time.Time
+			}
+		}
 	}
-	return nil
+	if err := json.Unmarshal(out, &found); err != nil {
+		return fmt.Errorf("explain %s %s: %w\n%s", n.name, name, err, out)
+	}
+	for _, k := range found.Keys {
+		if strings.HasPrefix(key, k.Kind+" ") && slices.Contains(holds, k.Hold.Reason) && k.Hold.Until.After(time.Now().Add(-time.Minute)) && k.Hold.Message != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the Node has %q; explain %s %s does not name what holds it:\n%s", have, n.name, name, out)
 }
