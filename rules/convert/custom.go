@@ -86,6 +86,10 @@ func (c *custom) group(top *yaml.Node) {
 
 // object converts an object that is a NodeFeatureRule already.
 func (c *custom) object(top *yaml.Node) error {
+	if meta := child(top, "metadata"); child(meta, "namespace") != nil {
+		c.add(child(meta, "namespace"), "removed the namespace: a %s is in no namespace", value(top, "kind"))
+		remove(meta, "namespace")
+	}
 	notes, err := expandRules(child(child(top, "spec"), "rules"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.id, err)
@@ -102,13 +106,44 @@ func expandRules(list *yaml.Node) ([]Note, error) {
 
 // operatorFields maps the settings of the operator's object to their equivalents.
 var operatorFields = map[string]string{
-	"operand":         "Assay's images are chosen in the values of its chart",
 	"instance":        "instances are separate installations of the chart",
 	"extraLabelNs":    "set extraLabelNs in the controller's configuration",
 	"labelWhiteList":  "set labelWhiteList in the controller's configuration",
 	"enableTaints":    "set enableTaints in the controller's configuration",
 	"topologyUpdater": "the topology updater is not part of Assay; keep NFD's",
 	"prunerOnDelete":  "the chart cleans up when it is uninstalled",
+}
+
+// operandFields maps the settings of the operand to the values of the chart.
+var operandFields = map[string]string{
+	"workerTolerations":       "worker.tolerations",
+	"workerNodeSelector":      "worker.nodeSelector",
+	"workerAffinity":          "worker.affinity",
+	"workerPriorityClassName": "worker.priorityClassName",
+	"workerEnvs":              "worker.extraEnvs",
+	"masterTolerations":       "controller.tolerations",
+	"masterNodeSelector":      "controller.nodeSelector",
+	"masterEnvs":              "controller.extraEnvs",
+	"imagePullPolicy":         "image.pullPolicy",
+	"imagePullSecrets":        "imagePullSecrets",
+	"image":                   "",
+	"namespace":               "",
+	"servicePort":             "",
+}
+
+// operand names the settings of the pods, each with the value of the chart that it becomes.
+func (c *custom) operand(operand *yaml.Node) {
+	for i := 0; operand.Kind == yaml.MappingNode && i+1 < len(operand.Content); i += 2 {
+		key, v := operand.Content[i], operand.Content[i+1]
+		switch to, known := operandFields[key.Value]; {
+		case to != "":
+			c.lost(key, "spec.operand.%s: set %s=%s in the values of the chart", key.Value, to, yamltree.JSON(v))
+		case known:
+			c.lost(key, "spec.operand.%s: Assay's images, namespace and ports are chosen in the values of its chart", key.Value)
+		default:
+			c.lost(key, "spec.operand.%s: no equivalent", key.Value)
+		}
+	}
 }
 
 func (c *custom) operator(spec *yaml.Node, name string) error {
@@ -118,6 +153,10 @@ func (c *custom) operator(spec *yaml.Node, name string) error {
 	for i := 0; i < len(spec.Content); i += 2 {
 		key, v := spec.Content[i], spec.Content[i+1]
 		switch key.Value {
+		case "operand":
+			c.operand(v)
+		case "resourceLabels":
+			c.lost(key, "spec.resourceLabels: %s: labels no longer become extended resources by themselves; write extendedResources in a rule for each", yamltree.JSON(v))
 		case "workerConfig", "customConfig":
 			conf := child(v, "configData")
 			if conf == nil {
@@ -145,6 +184,7 @@ func (c *custom) config(conf *yaml.Node, name string) error {
 	}
 	for _, root := range roots {
 		top := root.Content[0]
+		place(top, conf)
 		switch top.Kind {
 		case yaml.SequenceNode:
 			if err := c.rules(top, name); err != nil {
@@ -157,6 +197,18 @@ func (c *custom) config(conf *yaml.Node, name string) error {
 		}
 	}
 	return nil
+}
+
+// place changes the lines of a tree that was parsed from the text of a string to those of the file.
+func place(n, text *yaml.Node) {
+	if text.Style&yaml.LiteralStyle != 0 {
+		n.Line += text.Line
+	} else {
+		n.Line = text.Line
+	}
+	for _, child := range n.Content {
+		place(child, text)
+	}
 }
 
 // worker converts the custom rules of a worker's configuration.
