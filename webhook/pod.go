@@ -30,6 +30,8 @@ type Scheduling struct {
 	Namespace func(name string) map[string]string
 	// Labels returns which requirements are equivalent to a label; nil: none are.
 	Labels func() podadmission.Labels
+	// Attached is set if the extender is attached to the default scheduler too, which then enforces the requirements of pods.
+	Attached bool
 	// Shapes returns the NodeShapes, which callers do not change; nil: they are not read.
 	Shapes func() []assayv1alpha1.NodeShape
 }
@@ -73,21 +75,41 @@ func (o *Options) reviewPod(_ context.Context, req *admissionv1.AdmissionRequest
 	if reqs == nil || problem != "" {
 		return v, nil
 	}
-	in := podadmission.Input{
-		Pod: pod, Requirements: reqs, Policies: s.Requirements.Policies(req.Namespace, pod.Labels),
+	steps := s.decide(pod, reqs)
+	if metav1.GetControllerOf(pod) == nil {
+		s.enforced(v, &review.Pods{Labels: pod.Labels, Annotations: pod.Annotations, Path: field.NewPath("metadata")}, &pod.Spec, reqs, steps)
 	}
-	if s.Namespace != nil {
-		in.Namespace = s.Namespace(req.Namespace)
-	}
-	if s.Labels != nil {
-		in.Labels = s.Labels()
-	}
-	if steps := podadmission.Decide(in); len(steps) > 0 {
+	if len(steps) > 0 {
 		if v.patch, err = json.Marshal(steps); err != nil {
 			return nil, fmt.Errorf("write the patch: %w", err)
 		}
 	}
 	return v, nil
+}
+
+// decide returns the changes to a pod.
+func (s *Scheduling) decide(pod *corev1.Pod, reqs *requirements.Requirements) []podadmission.Patch {
+	in := podadmission.Input{
+		Pod: pod, Requirements: reqs, Policies: s.Requirements.Policies(pod.Namespace, pod.Labels),
+	}
+	if s.Namespace != nil {
+		in.Namespace = s.Namespace(pod.Namespace)
+	}
+	if s.Labels != nil {
+		in.Labels = s.Labels()
+	}
+	return podadmission.Decide(in)
+}
+
+// enforced warns about requirements that nothing enforces, also after the changes to the pods. It leaves out pods that name a request,
+// whose label another policy or webhook adds to the node selector.
+func (s *Scheduling) enforced(v *verdict, pods *review.Pods, spec *corev1.PodSpec, reqs *requirements.Requirements, steps []podadmission.Patch) {
+	if s.Attached || pods.Labels[assayv1alpha1.FeatureRequestLabel] != "" || podadmission.Enforced(steps) {
+		return
+	}
+	if why := podadmission.Unenforced(spec, reqs); why != "" {
+		v.Warn(requirer(pods), warning.Defect, "%s", why)
+	}
 }
 
 // reviewWorkload rejects workloads whose pods would have invalid annotations, and warns about requirements that no node meets now.
@@ -114,6 +136,10 @@ func (o *Options) reviewWorkload(_ context.Context, req *admissionv1.AdmissionRe
 		whole = v.Requirements
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Labels: pods.Labels}}
+	if pods.Spec != nil && problem == "" && !whole.Empty() {
+		pod.Spec, pod.Annotations = *pods.Spec, pods.Annotations
+		o.Scheduling.enforced(v, pods, pods.Spec, whole, o.Scheduling.decide(pod, whole))
+	}
 	o.warnOfNodes(v, requirer(pods), whole, pod)
 	return v, nil
 }

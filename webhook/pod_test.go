@@ -19,11 +19,13 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -225,3 +227,53 @@ type warned struct{ texts []string }
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (w *warned) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+
+// TestPodsWhoseRequirementsNothingEnforcesAreWarnedAbout reviews pods and Deployments with the default scheduler: the webhook warns
+// unless it adds a node selector or a scheduler, or the pod has one that enforces the requirements.
+func TestPodsWhoseRequirementsNothingEnforcesAreWarnedAbout(t *testing.T) {
+	const (
+		amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]" // as the rule
+		avx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: Exists}}}]"
+	)
+	for name, test := range map[string]struct {
+		annotation, spec, namespace string
+		attached, warns             bool
+	}{
+		"NoLabel":           {avx, `{}`, "plain", false, true},
+		"DefaultScheduler":  {avx, `{"schedulerName": "default-scheduler"}`, "plain", false, true},
+		"OtherSelector":     {avx, `{"nodeSelector": {"pool": "a"}}`, "plain", false, true},
+		"Attached":          {avx, `{}`, "plain", true, false},
+		"LabelOfRule":       {amx, `{}`, "plain", false, false},
+		"SchedulerOfPod":    {avx, `{"schedulerName": "assay"}`, "plain", false, false},
+		"SelectsLabel":      {avx, `{"nodeSelector": {"feature.node.kubernetes.io/avx": "true"}}`, "plain", false, false},
+		"SchedulerOfPolicy": {avx, `{}`, "labeled-a", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scheduling(t)
+			s.Attached = test.attached
+			server, err := webhook.New(webhook.Options{
+				Addr: "127.0.0.1:0", Scheduling: s, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod := fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}, "spec": %s}`, assayv1alpha1.RequiredFeaturesAnnotation, test.annotation, test.spec)
+			for kind, object := range map[string]string{"Pod": pod, "Deployment": `{"spec": {"template": ` + pod + `}}`} {
+				req := &admissionv1.AdmissionRequest{
+					UID: "u", Operation: admissionv1.Create, Namespace: test.namespace, Kind: metav1.GroupVersionKind{Version: "v1", Kind: kind},
+					Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Object: runtime.RawExtension{Raw: []byte(object)},
+				}
+				if kind == "Deployment" {
+					req.Kind.Group, req.Resource = "apps", metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+				}
+				response := server.Review(t.Context(), req)
+				if !response.Allowed {
+					t.Fatalf("%s: %v", kind, response.Result)
+				}
+				if warns := strings.Contains(strings.Join(response.Warnings, "\n"), "nothing enforces these requirements"); warns != test.warns {
+					t.Errorf("%s: warnings %q, want one: %t", kind, response.Warnings, test.warns)
+				}
+			}
+		})
+	}
+}

@@ -19,9 +19,11 @@ func annotatedIn(metadata string) string {
 		metadata, assayv1alpha1.RequiredFeaturesAnnotation, assayv1alpha1.PreferredFeaturesAnnotation)
 }
 
-// asksIn returns a CEL expression that is true if the metadata at a path require features by annotations or label.
-func asksIn(metadata string) string {
-	return fmt.Sprintf("%s || has(%[2]s.labels) && %[3]q in %[2]s.labels", annotatedIn(metadata), metadata, assayv1alpha1.FeatureRequestLabel)
+// namesIn returns a CEL expression that is true if a label or annotation of the metadata at a path is below assay.dev/: it may be a
+// misspelled one, about which the webhook warns.
+func namesIn(metadata string) string {
+	return fmt.Sprintf("(has(%[1]s.annotations) && %[1]s.annotations.exists(k, k.startsWith(%[2]q)) || has(%[1]s.labels) && %[1]s.labels.exists(k, k.startsWith(%[2]q)))",
+		metadata, assayv1alpha1.GroupName+"/")
 }
 
 // SchedulingConfigurations returns the webhooks for pods and workloads that require features. Other pods, and all pods in
@@ -33,7 +35,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 		Key: assayv1alpha1.SchedulingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{assayv1alpha1.SchedulingLabelEnabled},
 	}
 	meta := metav1.ObjectMeta{Name: SchedulingConfigurationName}
-	asks := admissionregistrationv1.MatchCondition{Name: "asks", Expression: asksIn("object.metadata")}
+	asks := admissionregistrationv1.MatchCondition{Name: "asks", Expression: namesIn("object.metadata")}
 	silent := admissionregistrationv1.MatchCondition{Name: "does-not-ask", Expression: "!(" + asks.Expression + ")"}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"},
@@ -64,7 +66,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 func condition(template string) admissionregistrationv1.MatchCondition {
 	meta := template + ".metadata"
 	return admissionregistrationv1.MatchCondition{
-		Name: "asks", Expression: fmt.Sprintf("has(%s) && (%s) || %s", meta, asksIn(meta), annotatedIn("object.metadata")),
+		Name: "asks", Expression: fmt.Sprintf("has(%s) && (%s) || %s", meta, namesIn(meta), annotatedIn("object.metadata")),
 	}
 }
 

@@ -26,10 +26,11 @@ import (
 
 // schedulingFlags are the webhook's flags for pods and workloads that require features.
 type schedulingFlags struct {
-	scheduling, selectors bool
+	scheduling, selectors, attached bool
 }
 
 func (f *schedulingFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.attached, "extender-attached", false, "the extender may be attached to the default scheduler: do not warn about pods that rely on it")
 	flags.BoolVar(&f.scheduling, "scheduling", false, "also review pods and workloads that require features; keeps the features of all nodes in memory")
 	flags.BoolVar(&f.selectors, "request-selectors", false, "add the labels of NodeFeatureRequests to the node selectors of pods, DaemonSets and Jobs that name one")
 }
@@ -56,7 +57,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	follower := follow.New(view, nodes, follow.Options{Rules: assembled.Registry()})
 	exact := &labelCache{registry: assembled.Registry()}
 	o.Scheduling = &webhook.Scheduling{
-		Requirements: known, Index: view, Labels: exact.labels,
+		Requirements: known, Index: view, Labels: exact.labels, Attached: f.attached,
 		Namespace: func(name string) map[string]string {
 			ns := inputs.Namespace()
 			if err := mgr.GetCache().Get(context.Background(), client.ObjectKey{Name: name}, ns); err != nil { // from the cache

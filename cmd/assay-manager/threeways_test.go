@@ -58,6 +58,7 @@ var wordedDifferently = map[string]string{
 var warnedDifferently = map[string]string{
 	"duplicate-name-based": "the webhook knows all templates, and lint those among the files",
 	"request-grace":        "the webhook knows that the administrator has not set lossTaint",
+	"pods-job-typo":        "the webhook knows that nothing enforces the requirements",
 	"taint-noexecute":      "the webhook knows the tolerations of the worker, and lint does not",
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // whyFlags are the flags of assay why.
@@ -101,6 +102,9 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	w := cmd.OutOrStdout()
 	switch f.output {
 	case "text", "wide":
+		for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
+			fmt.Fprintln(w, styleOf(w).bad(printable(fmt.Sprintf("metadata.%s[%s] %s.", u.Map, u.Key, u.Message))))
+		}
 		printWhy(w, e, ways)
 		if f.output == "wide" {
 			printPerNode(w, d, pod)
@@ -199,9 +203,16 @@ func (f *whyFlags) all(ctx context.Context, c *cluster.Client, w *world) (*podre
 
 func printWhy(w io.Writer, e extender.Explanation, ways []serving.Way) {
 	s := styleOf(w)
+	for i := range ways {
+		if !ways[i].Served() {
+			fmt.Fprintln(w, s.bad(printable(ways[i].String()+".")))
+		}
+	}
 	printMatching(w, s, e)
 	for i := range ways {
-		fmt.Fprintln(w, printable(ways[i].String()+"."))
+		if ways[i].Served() {
+			fmt.Fprintln(w, printable(ways[i].String()+"."))
+		}
 	}
 	if len(e.Findings) > 0 {
 		fmt.Fprintf(w, "\nNode %s:\n", e.Node)

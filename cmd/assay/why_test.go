@@ -105,41 +105,41 @@ func TestWhyPod(t *testing.T) {
 		want string
 		code int
 	}{
-		"possible": {[]string{"ml/possible"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+		"possible": {[]string{"ml/possible"}, `annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
-annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 0},
-		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+		"in a namespace as in kubectl": {[]string{"possible", "-n", "ml"}, `annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
-annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 0},
-		"impossible": {[]string{"ml/impossible"}, `Pod ml/impossible requires features with annotation assay.dev/required-features.
+		"impossible": {[]string{"ml/impossible"}, `annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod ml/impossible requires features with annotation assay.dev/required-features.
 0 of 3 nodes meet the requirements
 3 nodes: node feature requirement not met: cpu.cpuid/FP64 (no node has it)
     a, b, c
 The closest node, a, lacks cpu.cpuid/FP64.
-annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 `, 1},
-		"each node": {[]string{"ml/possible", "-o", "wide"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+		"each node": {[]string{"ml/possible", "-o", "wide"}, `annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
-annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 
 NODE  LACKS
 a     cpu.cpuid/AMX
 b     -
 c     cpu.cpuid/AMX
 `, 0},
-		"one node": {[]string{"ml/possible", "--node", "c"}, `Pod ml/possible requires features with annotation assay.dev/required-features.
+		"one node": {[]string{"ml/possible", "--node", "c"}, `annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod ml/possible requires features with annotation assay.dev/required-features.
 1 of 3 nodes meet the requirements: b
 2 nodes: node feature requirement not met: cpu.cpuid/AMX
     a, c
-annotation assay.dev/required-features: not served: the default scheduler does not check it unless the extender is attached to it.
 
 Node c:
   required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing
@@ -179,7 +179,33 @@ func TestPodsAreLookedForWhereKubectlDoes(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(in), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := runCommand(t, kubeconfig, "why", "pod", "possible"); code != 0 || !strings.HasPrefix(out, "Pod ml/possible requires") {
+	if out, code := runCommand(t, kubeconfig, "why", "pod", "possible"); code != 0 || !strings.Contains(out, "Pod ml/possible requires") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestWhySaysFirstWhatHasNoEffect checks the first line about pods with misspelled keys, and about requirements that nothing serves.
+func TestWhySaysFirstWhatHasNoEffect(t *testing.T) {
+	const amx = "matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AMX: {op: Exists}}}]"
+	for name, test := range map[string]struct {
+		meta  object
+		first string
+	}{
+		"not served": {object{"annotations": object{"assay.dev/required-features": amx}}, "annotation assay.dev/required-features: not served: "},
+		"misspelled": {object{"annotations": object{"assay.dev/required-feature": amx}},
+			"metadata.annotations[assay.dev/required-feature] has no meaning on pods; did you mean assay.dev/required-features?"},
+		"annotation as label": {object{"labels": object{"assay.dev/required-features": "amx"}},
+			"metadata.labels[assay.dev/required-features] has no effect here: it belongs into annotations"},
+		"label as annotation": {object{"annotations": object{"assay.dev/feature-requests": "amx"}},
+			"metadata.annotations[assay.dev/feature-requests] has no meaning on pods; did you mean assay.dev/feature-request, in labels?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := fakeCluster()
+			test.meta["namespace"], test.meta["name"] = "ml", "p"
+			api["/api/v1/namespaces/ml/pods/p"] = object{"metadata": test.meta, "spec": object{"schedulerName": "default-scheduler"}}
+			if out, _ := runCommand(t, fakeAPI(t, api), "why", "pod", "ml/p"); !strings.HasPrefix(out, test.first) {
+				t.Errorf("got %q, want it to begin with %q", out, test.first)
+			}
+		})
 	}
 }

@@ -3,7 +3,10 @@ package review
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -21,6 +24,8 @@ type Pods struct {
 	// Single is set if the object is a pod. Errors in its annotations are warnings, because a controller would create the rejected
 	// pod again and again.
 	Single bool
+	// Spec is the spec of the pods; nil: unknown.
+	Spec *corev1.PodSpec
 	// Misplaced are annotations in the metadata of a workload, where they have no effect on its pods.
 	Misplaced []string
 }
@@ -57,7 +62,7 @@ func PodsOf(kind string, object []byte) (*Pods, error) {
 	}
 	out.misplaced(func(key string) bool { return own.Annotations[key] != "" })
 	raw := json.RawMessage(object)
-	for _, part := range k.path {
+	for _, part := range k.path[:len(k.path)-1] {
 		var level map[string]json.RawMessage
 		if err := json.Unmarshal(raw, &level); err != nil {
 			return nil, fmt.Errorf("read %s: %w", out.Path, err)
@@ -66,11 +71,14 @@ func PodsOf(kind string, object []byte) (*Pods, error) {
 			return out, nil
 		}
 	}
-	var meta metav1.ObjectMeta
-	if err := json.Unmarshal(raw, &meta); err != nil {
+	var pod struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     *corev1.PodSpec   `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &pod); err != nil {
 		return nil, fmt.Errorf("read %s: %w", out.Path, err)
 	}
-	out.Labels, out.Annotations = meta.Labels, meta.Annotations
+	out.Labels, out.Annotations, out.Spec = pod.Metadata.Labels, pod.Metadata.Annotations, pod.Spec
 	return out, nil
 }
 
@@ -86,17 +94,23 @@ func ReadPods(d *manifest.Document) *Pods {
 		return nil
 	}
 	out := k.pods(d.Kind)
-	out.Annotations = map[string]string{}
-	all := manifest.Field(d.Child(k.path...), "annotations")
-	for _, key := range requirements.AnnotationKeys {
-		if n := manifest.Field(all, key); n != nil && n.Value != "" {
-			out.Annotations[key] = n.Value
-		}
-	}
+	out.Labels, out.Annotations = ours(d.Child(k.path...), "labels"), ours(d.Child(k.path...), "annotations")
 	own := manifest.Field(d.Child("metadata"), "annotations")
 	out.misplaced(func(key string) bool { n := manifest.Field(own, key); return n != nil && n.Value != "" })
-	if len(out.Annotations)+len(out.Misplaced) == 0 {
+	if len(out.Annotations)+len(out.Misplaced)+len(requirements.UnknownKeys(out.Labels, nil)) == 0 {
 		return nil
+	}
+	return out
+}
+
+// ours returns the values of a map of metadata whose keys are below assay.dev/.
+func ours(metadata *yaml.Node, name string) map[string]string {
+	out := map[string]string{}
+	all := manifest.Field(metadata, name)
+	for i := 0; all != nil && all.Kind == yaml.MappingNode && i+1 < len(all.Content); i += 2 {
+		if key, value := all.Content[i].Value, all.Content[i+1].Value; strings.HasPrefix(key, assayv1alpha1.GroupName+"/") && value != "" {
+			out[key] = value
+		}
 	}
 	return out
 }
@@ -121,6 +135,9 @@ func (k *Known) pods(p *Pods) Findings {
 		f.report(report, k)
 		k.requirements(&f, spec, requirements.AnnotationPath(p.Path, assayv1alpha1.RequiredFeaturesAnnotation),
 			requirements.AnnotationPath(p.Path, assayv1alpha1.PreferredFeaturesAnnotation))
+	}
+	for _, u := range requirements.UnknownKeys(p.Labels, p.Annotations) {
+		f.Warn(p.Path.Child(u.Map).Key(u.Key).String(), warning.Defect, "%s", u.Message)
 	}
 	for _, key := range p.Misplaced {
 		f.Warn(requirements.AnnotationPath(field.NewPath("metadata"), key).String(), warning.Defect,
