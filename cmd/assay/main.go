@@ -85,11 +85,13 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 		&cobra.Group{ID: groupWrite, Title: "Write rules:"},
 		&cobra.Group{ID: groupLook, Title: "Look at nodes:"},
 		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
+		&cobra.Group{ID: groupImages, Title: "Check images:"},
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
 	add(cmd, groupLook, newScan(), newCapture(), newUI())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newRequest(), newSchedulerConfig(), newExport(), newDoctor())
+	add(cmd, groupImages, newImage(), newCompat())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)
 	explainArguments(cmd)
@@ -104,6 +106,7 @@ const (
 	groupWrite   = "write"
 	groupLook    = "look"
 	groupCluster = "cluster"
+	groupImages  = "images"
 )
 
 func add(root *cobra.Command, group string, list ...*cobra.Command) {

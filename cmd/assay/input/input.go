@@ -109,13 +109,13 @@ func Read(path string, stdin io.Reader) ([]byte, error) {
 	if n, err := io.Copy(&b, io.LimitReader(stdin, manifest.MaxText+1)); err != nil {
 		return nil, plain(err)
 	} else if n > manifest.MaxText {
-		return nil, fmt.Errorf("%s: is larger than %d MiB", name(path), manifest.MaxText>>20)
+		return nil, fmt.Errorf("%s: is larger than %d MiB", Name(path), manifest.MaxText>>20)
 	}
 	return b.Bytes(), nil
 }
 
-// name returns the name of a file for messages.
-func name(path string) string {
+// Name returns the name of a file for messages.
+func Name(path string) string {
 	if path == "-" {
 		return "<stdin>"
 	}
@@ -138,12 +138,12 @@ func Manifests(paths []string, stdin io.Reader) []*manifest.File {
 		data, err := Read(paths[i], stdin)
 		if err != nil {
 			text := strings.TrimPrefix(err.Error(), paths[i]+": ")
-			out[i] = &manifest.File{Name: name(paths[i]), Problems: []manifest.Problem{{
+			out[i] = &manifest.File{Name: Name(paths[i]), Problems: []manifest.Problem{{
 				Position: manifest.Position{Line: 1}, Severity: manifest.Error, Code: "file", Message: text,
 			}}}
 			return
 		}
-		out[i] = manifest.Parse(name(paths[i]), data)
+		out[i] = manifest.Parse(Name(paths[i]), data)
 	})
 	return out
 }

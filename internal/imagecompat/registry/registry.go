@@ -280,7 +280,7 @@ func Pack(subject Descriptor, layer []byte, created time.Time) ([]byte, Descript
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: imagespec.ArtifactType, Config: config,
 		Layers:      []Descriptor{content.NewDescriptorFromBytes(imagespec.LayerType, layer)},
 		Subject:     &Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size},
-		Annotations: map[string]string{ocispec.AnnotationCreated: created.UTC().Format(time.RFC3339)},
+		Annotations: map[string]string{ocispec.AnnotationCreated: created.UTC().Format(time.RFC3339Nano)},
 	}
 	data, err := json.MarshalIndent(m, "", "  ")
 	return data, content.NewDescriptorFromBytes(ocispec.MediaTypeImageManifest, data), err
@@ -330,3 +330,6 @@ func ParseDigest(text string) error {
 
 // Host returns the host of the registry, with its port if it has one.
 func (c *Client) Host() string { return c.guard.registry }
+
+// Repository returns the name of the repository in the registry.
+func (c *Client) Repository() string { return c.ref.Repository }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules/imagespec"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+type imageLintFlags struct {
+	output         string
+	quiet          bool
+	failOnWarnings bool
+}
+
+func newImageLint() *cobra.Command {
+	f := &imageLintFlags{}
+	cmd := &cobra.Command{
+		Use:   "lint FILE|-…",
+		Short: "Check files with the compatibility of an image for errors, and show the line and what to write instead",
+		Long: `Check files with the compatibility of an image for errors, and show the line and what to write instead.
+
+Errors are wrong types and unknown fields, versions and operators, invalid regular expressions, terms on rule.matched without a var of an
+earlier rule of the set, and more sets, rules or bytes than are allowed. Warnings are about features and elements that no source publishes,
+and about sets that no node or every node meets.
+
+Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 a file could not be read.`,
+		Example: `  assay image lint compat.yaml
+  assay image lint -o github compat.yaml`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no input: pass a FILE or - for stdin")
+			}
+			return nil
+		},
+		RunE: f.run,
+	}
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
+	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
+	cmd.ValidArgsFunction = completeYAML
+	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
+	return cmd
+}
+
+func (f *imageLintFlags) run(cmd *cobra.Command, args []string) error {
+	var files []*manifest.File
+	var list []report.Finding
+	known, sets := imageKnown(), 0
+	for _, name := range args {
+		data, err := input.Read(name, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		d := imagespec.Parse(input.Name(name), data, known)
+		sets += len(d.Spec.Compatibilities)
+		files, list = append(files, d.File), append(list, findingsOf(d)...)
+	}
+	if f.quiet {
+		list = onlyErrors(list)
+	}
+	if err := f.print(cmd, files, sets, list); err != nil {
+		return err
+	}
+	if report.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
+		return errFound
+	}
+	return nil
+}
+
+func (f *imageLintFlags) print(cmd *cobra.Command, files []*manifest.File, sets int, list []report.Finding) error {
+	w := cmd.OutOrStdout()
+	switch f.output {
+	case "json":
+		return report.JSON(w, len(files), list)
+	case "sarif":
+		return report.SARIF(w, build.Version(), list)
+	case "junit":
+		return report.JUnit(w, files, list)
+	case "github":
+		return report.GitHub(w, list)
+	}
+	byName := map[string]*manifest.File{}
+	for _, file := range files {
+		byName[file.Name] = file
+	}
+	s := styleOf(w)
+	for _, finding := range list {
+		printFinding(w, s, byName[finding.File], finding, true)
+	}
+	broken := report.Errors(list)
+	result := s.good("no errors found")
+	if len(list) > 0 {
+		result = plural(broken, "error") + ", " + plural(len(list)-broken, "warning")
+	}
+	fmt.Fprintf(w, "%s in %s: %s\n", plural(sets, "set"), plural(len(files), "file"), result)
+	return nil
+}
