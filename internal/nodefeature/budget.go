@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // Limits of the memory that a process uses for NodeFeatures other than the workers' own. A worker has one per Node, which always
@@ -236,12 +237,23 @@ func (b *Budget) drop(e *entry) {
 
 // settle decides which objects count, and marks those whose cached state differs.
 func (b *Budget) settle(s *share) {
-	objects, bytes, before := s.objects, s.bytes, s.kept
+	before := s.kept
 	for _, e := range before {
 		if e.share == s {
 			e.counts = false
 		}
 	}
+	s.fill()
+	for _, list := range [][]*entry{before, s.kept} {
+		for _, e := range list {
+			b.mark(e)
+		}
+	}
+}
+
+// fill decides which objects of a share count.
+func (s *share) fill() {
+	objects, bytes := s.objects, s.bytes
 	s.kept = nil
 	for _, e := range s.list {
 		if objects == 0 || bytes < objectBytes {
@@ -252,9 +264,26 @@ func (b *Budget) settle(s *share) {
 			e.counts, s.kept = true, append(s.kept, e)
 		}
 	}
-	for _, list := range [][]*entry{before, s.kept} {
-		for _, e := range list {
-			b.mark(e)
+}
+
+// Limit sets the error of those NodeFeatures of one existing node that exceed the budget of a program with Assay's namespace.
+func Limit(namespace, node string, all []gather.Published) {
+	s := &share{objects: MaxForeign, bytes: MaxForeignBytes, node: node}
+	entries := make([]*entry, len(all))
+	for i, p := range all {
+		if (gather.Policy{Namespace: namespace}).Own(p) {
+			continue
+		}
+		f := named(p.Namespace, p.Name, node)
+		f.CreationTimestamp, f.Spec.Labels, f.Spec.Features.Bytes = p.Created, p.Labels, p.Bytes
+		entries[i] = &entry{key: types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, rest: f, bytes: f.bytes()}
+		s.list = append(s.list, entries[i])
+	}
+	slices.SortFunc(s.list, compare)
+	s.fill()
+	for i, e := range entries {
+		if e != nil && !e.counts {
+			all[i].Err = s.err()
 		}
 	}
 }

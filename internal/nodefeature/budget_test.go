@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 // published returns a NodeFeature with features of the given size; a higher number means a later creation time.
@@ -202,6 +204,40 @@ func TestBudgetDoesNotDependOnTheOrder(t *testing.T) {
 		}
 		if len(b.entries) != len(objects) || len(fresh.entries) != len(objects) {
 			t.Fatalf("%d objects are known, want %d", len(b.entries), len(objects))
+		}
+	}
+}
+
+// TestTheCommandLineHasTheLimitOfTheController compares the NodeFeatures over the limit in a list, in any order, with those over the
+// budget of a controller that received them one after another.
+func TestTheCommandLineHasTheLimitOfTheController(t *testing.T) {
+	const seeds = 50
+	for seed := range uint64(seeds) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		b := NewBudget("assay")
+		b.node("n", true)
+		var list []gather.Published
+		for number := range MaxForeign + 10 {
+			f := published(t, "t", number, "n", r.IntN(4*MaxForeignBytes/MaxForeign))
+			f.CreationTimestamp = metav1.Unix(int64(r.IntN(20)), 0)
+			b.admit(f)
+			list = append(list, f.Published())
+		}
+		list = append(list, gather.Published{Namespace: "assay", Name: "n", Node: "n"}) // the worker's own always counts
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		Limit("assay", "n", list)
+		left := 0
+		for _, p := range list {
+			e := b.entries[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]
+			if counts := e == nil || e.counts; counts != (p.Err == nil) {
+				t.Errorf("seed %d: %s counts for the controller: %t; the command line leaves it out: %v", seed, p.Name, counts, p.Err)
+			}
+			if p.Err != nil {
+				left++
+			}
+		}
+		if left < 10 {
+			t.Errorf("seed %d: %d are over the limit, want at least 10", seed, left)
 		}
 	}
 }

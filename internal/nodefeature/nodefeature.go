@@ -103,7 +103,7 @@ func (f *NodeFeature) NodeName() string {
 func (f *NodeFeature) Published() gather.Published {
 	p := gather.Describe(f)
 	p.Node, p.Labels, p.FeatureSets = f.NodeName(), f.Spec.Labels, f.Spec.FeatureSets
-	p.Facts, p.Err = f.Spec.Features.Facts, f.Spec.Features.Err
+	p.Facts, p.Err, p.Bytes = f.Spec.Features.Facts, f.Spec.Features.Err, f.Spec.Features.Bytes
 	return p
 }
 

@@ -46,6 +46,8 @@ type Published struct {
 	Namespace, Name string
 	Node            string      // the name of the node that it describes; may be empty without an object
 	Owners          []types.UID // of the Nodes that own it
+	Created         metav1.Time // when it was created; zero: unknown
+	Bytes           int         // the size of its features as JSON; of a stored object, this is part of a limit
 	Deleted         bool        // it is being deleted
 	Err             error       // why its features cannot be used; nil: they can
 	Facts           *facts.Facts
@@ -59,7 +61,7 @@ type Published struct {
 func Describe(object metav1.Object) Published {
 	p := Published{
 		Namespace: object.GetNamespace(), Name: object.GetName(), Node: object.GetLabels()[nfdv1alpha1.NodeNameLabel],
-		Deleted: object.GetDeletionTimestamp() != nil,
+		Deleted: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp(),
 	}
 	for _, ref := range object.GetOwnerReferences() {
 		if ref.APIVersion == "v1" && ref.Kind == "Node" {

@@ -28,6 +28,7 @@ type wire struct {
 		Labels            map[string]string       `json:"labels"`
 		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
 		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+		CreationTimestamp metav1.Time             `json:"creationTimestamp"`
 	} `json:"metadata"`
 	Spec *struct {
 		Features         json.RawMessage   `json:"features"`
@@ -106,6 +107,9 @@ func OthersJSON(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
+// errUnlabeled is why the controller does not read a NodeFeature without the name of its node.
+var errUnlabeled = errors.New("label " + nfdv1alpha1.NodeNameLabel + " is missing; the controller ignores this object")
+
 func published(text []byte, in *facts.Interner) ([]Published, error) {
 	var w wire
 	if err := json.Unmarshal(text, &w); err != nil {
@@ -125,6 +129,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	m := &w.Metadata
 	p := gather.Describe(&metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, OwnerReferences: m.OwnerReferences, DeletionTimestamp: m.DeletionTimestamp,
+		CreationTimestamp: m.CreationTimestamp,
 	})
 	var raw []byte
 	encoded := ""
@@ -135,7 +140,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	case w.Kind == KindFeature && w.Spec != nil:
 		raw, p.Labels = w.Spec.Features, w.Spec.Labels
 		if p.Node == "" {
-			p.Node = w.Metadata.Name
+			p.Node, p.Err = w.Metadata.Name, errUnlabeled // a note about it needs a node
 		}
 	case w.Kind != "":
 		return nil, nil
@@ -155,7 +160,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Facts = f
+	p.Facts, p.Bytes = f, len(raw)+len(encoded)
 	return []Published{p}, nil
 }
 

@@ -164,7 +164,10 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 	if t.settings.Node != "" {
 		node.Name = t.settings.Node
 	}
-	in, _, err := gather.Input(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list, r.interner)
+	in, left, err := gather.Input(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list, r.interner)
+	for _, p := range left {
+		return nil, nil, fmt.Errorf("NodeFeature %q cannot be used: %w", p.Name, p.Err)
+	}
 	return compiled.Program.Eval(in), compiled.problems, err
 }
 

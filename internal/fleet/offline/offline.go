@@ -59,6 +59,7 @@ func New(policy Policy, objects Objects) *Fleet {
 		f.names = facts.SortedKeys(naming)
 	}
 	for _, name := range f.names {
+		nodefeature.Limit(policy.Namespace, name, naming[name])
 		use, left, _ := gather.Select(policy, f.node(name), f.namespaces, naming[name]) // namespaces returns no error
 		for _, p := range left {
 			f.note(p, p.Err.Error())
