@@ -29,6 +29,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
   the Nodes: whether each of a sample has what its rules give, or the controller reports why not (--all compares all Nodes)
   rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
   pods that wait for a scheduler that does not run, or that does not check the features they require
+  NodeResourceTopologies, if they are published: their definition, other publishers, and nodes on which the scheduler would place no pods
 
 It changes nothing.
 

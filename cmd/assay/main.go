@@ -90,7 +90,7 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
 	add(cmd, groupLook, newScan(), newCapture(), newUI())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
-		newWhy(), newRequest(), newSchedulerConfig(), newExport(), newDoctor())
+		newWhy(), newTopology(), newRequest(), newSchedulerConfig(), newExport(), newDoctor())
 	add(cmd, groupImages, newImage(), newCompat())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)
@@ -116,6 +116,9 @@ func add(root *cobra.Command, group string, list ...*cobra.Command) {
 	}
 }
 
+// runsAlone is the annotation of a command with subcommands that also runs without arguments.
+const runsAlone = "assay.dev/runs-alone"
+
 // explainVerbs returns an error with a suggestion for an unknown subcommand. Without a subcommand, it prints the help.
 func explainVerbs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
@@ -128,7 +131,7 @@ func explainVerbs(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0:
+		case len(args) == 0 && cmd.Annotations[runsAlone] == "":
 			return cmd.Help()
 		case run != nil:
 			return run(cmd, args)

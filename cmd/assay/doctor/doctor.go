@@ -69,6 +69,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	}
 	checks := []func(context.Context) error{
 		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.writes, e.notReady, e.requests, e.policies, e.schedulers,
+		e.topology,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {
