@@ -23,6 +23,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -104,8 +105,8 @@ func TestWebhookAndPolicyWriteTheSameSelector(t *testing.T) {
 		Request: func(ctx context.Context, namespace, name string) (*assayv1alpha1.NodeFeatureRequest, error) {
 			o := &assayv1alpha1.NodeFeatureRequest{}
 			err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
-			if client.IgnoreNotFound(err) == nil && err != nil {
-				return nil, nil
+			if apierrors.IsNotFound(err) {
+				o, err = nil, nil
 			}
 			return o, err
 		},

@@ -71,7 +71,7 @@ func TestExplainNamesWhatARunningControllerHolds(t *testing.T) {
 		}
 		e := &heldKeys{}
 		if err := json.Unmarshal(out, e); err != nil || len(e.Keys) != 1 || !e.Controller.Alive {
-			return nil, fmt.Errorf("unexpected output: %v\n%s", err, out)
+			return nil, fmt.Errorf("unexpected output: %w\n%s", err, out)
 		}
 		return e, nil
 	}

@@ -41,7 +41,7 @@ func TestEachSettingIsInForce(t *testing.T) {
 			} {
 				cmd := &cobra.Command{}
 				register(cmd)
-				if o.Flag != "" && cmd.Flags().Lookup(strings.Trim(o.Flag[:strings.Index(o.Flag, "=")], "-")) == nil {
+				if name, _, _ := strings.Cut(o.Flag, "="); name != "" && cmd.Flags().Lookup(strings.Trim(name, "-")) == nil {
 					return // of the controller only
 				}
 				if err := cmd.ParseFlags(append([]string{"--config=" + f.File}, args...)); err != nil {

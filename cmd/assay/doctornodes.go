@@ -76,7 +76,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		if look > 0 {
 			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
 		}
-		if left = w.unexplained(ctx, c, found); len(left) == 0 || look == looks-1 {
+		if left = w.unexplained(ctx, found); len(left) == 0 || look == looks-1 {
 			break
 		}
 		names = names[:0]
@@ -221,7 +221,7 @@ func (w *world) beyondRules(k writtenKey) bool {
 }
 
 // unexplained returns the differences for which the controller reports no reason.
-func (w *world) unexplained(ctx context.Context, c *cluster.Client, list []*difference) (out []*difference) {
+func (w *world) unexplained(ctx context.Context, list []*difference) (out []*difference) {
 	node := ""
 	report := w.report(ctx, nil)
 	for _, d := range list {

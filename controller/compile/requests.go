@@ -54,7 +54,7 @@ func (r *Rules) loadRequests(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list NodeFeatureRequests: %w", err)
 	}
 	for i := range list.Items {
-		r.candidate(&list.Items[i])
+		_ = r.candidate(&list.Items[i]) // why it cannot be is determined again when it is assembled
 	}
 	r.places.loaded = true
 	r.places.decide()
@@ -85,7 +85,7 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 		return nil, err
 	}
 	var refused *assembly.Error
-	gone := err != nil || obj.Spec.Materialize == assayv1alpha1.MaterializeNever || obj.DeletionTimestamp != nil
+	gone := apierrors.IsNotFound(err) || obj.Spec.Materialize == assayv1alpha1.MaterializeNever || obj.DeletionTimestamp != nil
 	if gone {
 		r.places.drop(name)
 	} else {
@@ -100,7 +100,7 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 		refused = r.places.refusal(name)
 	}
 	if refused != nil {
-		return &assembly.Object{UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Refused: refused}, nil
+		return &assembly.Object{UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Refused: refused}, nil //nolint:nilerr // the object carries it
 	}
 	return r.assemble(ctx, r.requests, requirements.RuleOf(&obj))
 }

@@ -37,7 +37,7 @@ func each(message []byte, f func(field) error) error {
 		}
 		message = message[n:]
 		v := field{number: tag >> 3, wire: tag & 7}
-		size := uint64(0)
+		var size uint64
 		switch v.wire {
 		case wireVarint:
 			if v.value, n = binary.Uvarint(message); n <= 0 {
@@ -78,9 +78,9 @@ func each(message []byte, f func(field) error) error {
 // decoder counts what a response contains.
 type decoder struct{ ids int }
 
-// count adds ids and returns an error if there are too many.
-func (d *decoder) count(n int) error {
-	if d.ids += n; d.ids > MaxIDs {
+// count counts one more and returns an error if there are too many.
+func (d *decoder) count() error {
+	if d.ids++; d.ids > MaxIDs {
 		return fmt.Errorf("more than %d CPUs, devices and memory blocks", MaxIDs)
 	}
 	return nil
@@ -111,7 +111,7 @@ func (d *decoder) numbers(v field, to *[]int64) error {
 	switch v.wire {
 	case wireVarint:
 		*to = append(*to, int64(v.value))
-		return d.count(1)
+		return d.count()
 	case wireBytes:
 		for packed := v.data; len(packed) > 0; {
 			value, n := binary.Uvarint(packed)
@@ -120,7 +120,7 @@ func (d *decoder) numbers(v field, to *[]int64) error {
 			}
 			packed = packed[n:]
 			*to = append(*to, int64(value))
-			if err := d.count(1); err != nil {
+			if err := d.count(); err != nil {
 				return err
 			}
 		}
@@ -174,7 +174,7 @@ func (d *decoder) pod(v field, p *Pod) error {
 		c := Container{}
 		err := v.message(func(v field) error { return d.container(v, &c) })
 		p.Containers = append(p.Containers, c)
-		return errors.Join(err, d.count(1))
+		return errors.Join(err, d.count())
 	case 4:
 		return d.numbers(v, &p.CPUs)
 	case 5:
@@ -207,14 +207,14 @@ func (d *decoder) devices(v field, to *[]Devices) error {
 			return v.text(&one.Resource)
 		case 2:
 			one.IDs = append(one.IDs, "")
-			return errors.Join(d.count(1), v.text(&one.IDs[len(one.IDs)-1]))
+			return errors.Join(d.count(), v.text(&one.IDs[len(one.IDs)-1]))
 		case 3:
 			return d.topology(v, &one.Topology)
 		}
 		return nil
 	})
 	*to = append(*to, one)
-	return errors.Join(err, d.count(1))
+	return errors.Join(err, d.count())
 }
 
 func (d *decoder) memory(v field, to *[]Memory) error {
@@ -234,7 +234,7 @@ func (d *decoder) memory(v field, to *[]Memory) error {
 		return nil
 	})
 	*to = append(*to, one)
-	return errors.Join(err, d.count(1))
+	return errors.Join(err, d.count())
 }
 
 func (d *decoder) topology(v field, to *Topology) error {
@@ -257,7 +257,7 @@ func (d *decoder) topology(v field, to *Topology) error {
 			return nil
 		})
 		*to = append(*to, id)
-		return errors.Join(err, d.count(1))
+		return errors.Join(err, d.count())
 	})
 }
 
@@ -285,7 +285,7 @@ func (d *decoder) claims(v field, to *[]Claim) error {
 				return nil
 			})
 			devices = append(devices, device)
-			return errors.Join(err, d.count(1))
+			return errors.Join(err, d.count())
 		}
 		return nil
 	})
@@ -296,5 +296,5 @@ func (d *decoder) claims(v field, to *[]Claim) error {
 		device.Namespace, device.Name = claim.Namespace, claim.Name
 		*to = append(*to, device)
 	}
-	return errors.Join(err, d.count(1))
+	return errors.Join(err, d.count())
 }

@@ -25,16 +25,16 @@ func CheckDuration(s string) error {
 	}
 	example := "for example 90s, 10m or 1h"
 	if m := otherDuration.FindStringSubmatch(strings.ToLower(s)); m != nil && len(m[1]) < 9 {
-		switch unit := m[2]; {
+		switch unit, of := m[2], func(long string) bool { return strings.HasPrefix(long, m[2]) }; {
 		case unit == "" && m[1] != "0":
 			example = "for example " + m[1] + "s"
-		case strings.HasPrefix("seconds", unit) || unit == "secs":
+		case of("seconds") || unit == "secs":
 			example = m[1] + "s"
-		case strings.HasPrefix("minutes", unit) || unit == "mins":
+		case of("minutes") || unit == "mins":
 			example = m[1] + "m"
-		case strings.HasPrefix("hours", unit) || unit == "hr" || unit == "hrs":
+		case of("hours") || unit == "hr" || unit == "hrs":
 			example = m[1] + "h"
-		case strings.HasPrefix("days", unit):
+		case of("days"):
 			hours := 0
 			_, _ = fmt.Sscan(m[1], &hours) // digits only
 			example = fmt.Sprint(hours*hoursPerDay, "h")

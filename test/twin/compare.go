@@ -57,7 +57,7 @@ func (w *world) cut() (out window, err error) {
 }
 
 // rest waits until the Nodes are what the reference says, and returns the state.
-func (w *world) rest(ctx context.Context, h *history) (s state, err error) {
+func (w *world) rest(ctx context.Context) (s state, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.patience, fmt.Errorf("waited %s", w.patience))
 	defer cancel()
 	var differ []string
@@ -77,7 +77,7 @@ func (w *world) rest(ctx context.Context, h *history) (s state, err error) {
 				continue
 			}
 			want, _ := evaluate(p, s.input(node, w.held(n)))
-			differ = append(differ, w.differ(h, n, keysOf(node), want)...)
+			differ = append(differ, w.differ(n, keysOf(node), want)...)
 			differ = append(differ, w.unpublished(n, s)...)
 		}
 		now := fmt.Sprint(marshal(s))
@@ -127,7 +127,7 @@ func marshal(s state) (out []string) {
 
 // differ compares the keys on a Node with the wanted ones. In form B the default settings can hold keys back: what is on the Node must have
 // been right once, and nothing that the Node has never had is missing.
-func (w *world) differ(h *history, n *node, have, want map[string]string) (out []string) {
+func (w *world) differ(n *node, have, want map[string]string) (out []string) {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value, is := have[key]
 		switch {

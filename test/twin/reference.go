@@ -27,10 +27,6 @@ type state struct {
 	sets       map[string]*assayv1alpha1.NodeFeatureSet
 }
 
-func (s state) clone() state {
-	return state{maps.Clone(s.nodes), maps.Clone(s.namespaces), maps.Clone(s.features), maps.Clone(s.rules), maps.Clone(s.sets)}
-}
-
 // trustLabel selects the namespaces whose NodeFeatures count.
 const trustLabel = "twin.example.com/trusted"
 

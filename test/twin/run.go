@@ -32,7 +32,7 @@ func (o options) run(ctx context.Context, c *cluster.Cluster) error {
 	defer w.close()
 	h, r := newHistory(w.first), &result{steps: map[string]int{}}
 	began := time.Now()
-	s, err := w.rest(ctx, h)
+	s, err := w.rest(ctx)
 	if err != nil {
 		return fmt.Errorf("at the start: %w", err)
 	}
@@ -60,7 +60,7 @@ func (w *world) round(ctx context.Context, h *history, r *result) error {
 		done = append(done, name)
 		r.steps[name]++
 	}
-	s, err := w.rest(ctx, h)
+	s, err := w.rest(ctx)
 	if err != nil {
 		return fmt.Errorf("after %s: %w", strings.Join(done, ", "), err)
 	}

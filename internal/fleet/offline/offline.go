@@ -17,11 +17,11 @@ import (
 	"github.com/assay-project/assay/rules/gather"
 )
 
-// The settings that inputs depend on, and a NodeFeature: package gather describes them.
-type (
-	Policy    = gather.Policy
-	Published = gather.Published
-)
+// Policy is what inputs depend on in addition to objects: package gather describes it.
+type Policy = gather.Policy
+
+// Published is a NodeFeature: package gather describes it.
+type Published = gather.Published
 
 // Objects are what the inputs of rules depend on.
 type Objects struct {

@@ -66,7 +66,7 @@ type Options struct {
 func DockerCredentials() (auth.CredentialFunc, error) {
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("Docker's configuration: %w", err)
+		return nil, fmt.Errorf("read the configuration of Docker: %w", err)
 	}
 	return credentials.Credential(store), nil
 }
