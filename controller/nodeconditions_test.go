@@ -51,8 +51,8 @@ func TestRulesSetConditionsOfNodes(t *testing.T) {
 	})
 	w.nodeCondition("n1", "vendor.io/DriverReady", "True Probed: Driver on n1: 550.1")
 
-	// The rule of the higher priority wins, and the loser reports the conflict.
-	over := w.rule("over", `{priority: 10, rules: [{name: off, nodeConditions: [{type: vendor.io/DriverReady, status: "False", reason: Maintenance}]}]}`)
+	// On equal priority the later rule wins, and the loser reports the conflict: only a rule of lower priority is a default.
+	over := w.rule("over", `{rules: [{name: off, nodeConditions: [{type: vendor.io/DriverReady, status: "False", reason: Maintenance}]}]}`)
 	w.nodeCondition("n1", "vendor.io/DriverReady", "False Maintenance")
 	w.condition(rule, nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue, "vendor.io/DriverReady")
 	w.delete(over)
