@@ -207,6 +207,13 @@ func TestAWorkerDiesBeforeItsNodeFeature(t *testing.T) {
 	if err := s.Delete(t.Context(), &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "n1"}}); err != nil {
 		t.Fatal(err)
 	}
+	testkit.Eventually(t, "the deletion in the API server's cache, which the worker reads", func(ctx context.Context) error {
+		key, cached := client.ObjectKey{Namespace: s.namespace, Name: "n1"}, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}
+		if err := s.Get(ctx, key, &nfdv1alpha1.NodeFeature{}, cached); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %w, want that it is not found", err)
+		}
+		return nil
+	})
 	s.publish("n1", s.cluster.User, true)
 	s.wants("n1", true)
 	for i, set := range s.sets() {

@@ -70,7 +70,7 @@ func install(t *testing.T) *installation {
 	testkit.WebhookObjects(t, in.api, ownNamespace, "assay-webhook-cert", webhook.ConfigurationName, webhook.SchedulingConfigurationName)
 	health = testkit.FreeAddress(t)
 	serve := testkit.FreeAddress(t)
-	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--webhook-url=https://"+serve,
+	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--extender-attached", "--webhook-url=https://"+serve,
 		"--webhook-port="+testkit.Port(serve), "--port="+testkit.Port(health), "--metrics-port=0", "--shutdown-delay=0s")
 	rare := newPod("default", "rare", "", requires("FP64"))
 	testkit.Eventually(t, "the API server asks the webhook, which knows the nodes", func(ctx context.Context) error {

@@ -25,14 +25,26 @@ var examplesThatFind = map[string]string{
 	"assay diff rules/ --nodes 'n[1-20]'":                    "the rule is not in the cluster",
 	"assay diff --remove old-rules":                          "the rule gives a label to all nodes",
 	"assay doctor":                                           "nothing is installed in this cluster",
+	"assay doctor --all":                                     "as above",
 	"assay doctor -o json":                                   "as above",
 	"assay migrate check":                                    "no controller has written labels",
 	"assay doctor --context prod --assay-namespace features": "as above",
 	"assay migrate check --assay-namespace node-feature-discovery --enable-taints=false": "as above",
 }
 
+const (
+	needsRegistry     = "it needs a registry with an image; image.txtar runs it"
+	needsMaterialized = "it needs a controller that has given the request a label; TestDocumentation of test/scheduling runs it"
+)
+
 // examplesNotRun lists the beginnings of examples that the test does not run, with the reason.
 var examplesNotRun = map[string]string{
+	"assay compat validate-node":             needsRegistry,
+	"assay image":                            needsRegistry,
+	"assay request selector":                 needsMaterialized,
+	"kubectl patch deployment train":         needsMaterialized,
+	"assay explain gpu-1 feature.node":       "it needs a worker that publishes this label; explain.txtar runs it",
+	"assay topology":                         "it needs published topologies; TestTopology runs it",
 	"assay ui":                               "it serves pages until it is interrupted; ui.txtar and the tests of cmd/assay/ui run it",
 	"helm template":                          "Helm and a chart of the user are not there; lint.txtar checks standard input",
 	"assay export --for karpenter | kubectl": "it needs the definitions of Karpenter; karpenter/export.txtar runs it",
