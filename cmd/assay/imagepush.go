@@ -157,12 +157,16 @@ func (f *imageRemoveFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var chosen []registry.Artifact
+	type artifact struct {
+		of registry.Descriptor
+		registry.Artifact
+	}
+	var chosen []artifact
 	var digests []string
-	if err := eachArtifact(ctx, c, image, p, func(_ subject, a registry.Artifact, _ bool) error {
+	if err := eachArtifact(ctx, c, image, p, func(s subject, a registry.Artifact, _ bool) error {
 		digests = append(digests, string(a.Descriptor.Digest))
 		if len(args) == 1 || string(a.Descriptor.Digest) == args[1] {
-			chosen = append(chosen, a)
+			chosen = append(chosen, artifact{s.desc, a})
 		}
 		return nil
 	}); err != nil {
@@ -178,7 +182,7 @@ func (f *imageRemoveFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	for _, a := range chosen {
 		wait.step("Deleting %s…", a.Descriptor.Digest)
-		if err := c.Delete(ctx, a); err != nil {
+		if err := c.Delete(ctx, a.of, a.Artifact); err != nil {
 			return err
 		}
 		wait.end()

@@ -78,7 +78,7 @@ func status(r *errcode.ErrorResponse, registry string) error {
 	case http.StatusForbidden:
 		text += ": the credentials do not have the right"
 	case http.StatusMethodNotAllowed:
-		text += ": the registry does not allow this; a registry may not allow to delete"
+		text += ": the registry does not allow this; a registry may be configured without deletion"
 	}
 	return errors.New(text)
 }

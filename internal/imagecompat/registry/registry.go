@@ -312,12 +312,21 @@ func (c *Client) Push(ctx context.Context, subject Descriptor, layer []byte, cre
 	return desc, nil
 }
 
-// Delete deletes an artifact, and its entry in the list of referrers.
-func (c *Client) Delete(ctx context.Context, a Artifact) error {
+// Delete deletes an artifact of a subject, and its entry in the list of referrers. In a registry without the referrers API, the entry is
+// deleted first: if the registry then does not allow to delete the artifact, the error says that the image has it no longer.
+func (c *Client) Delete(ctx context.Context, subject Descriptor, a Artifact) error {
 	if a.Descriptor.Size > maxManifest {
 		return &InvalidError{fmt.Sprintf("artifact %s has %d bytes: at most %d are allowed", a.Descriptor.Digest, a.Descriptor.Size, maxManifest)}
 	}
-	return c.explain(ctx, "deletion of artifact "+string(a.Descriptor.Digest), c.repo.Manifests().Delete(ctx, a.Descriptor))
+	err := c.explain(ctx, "deletion of artifact "+string(a.Descriptor.Digest), c.repo.Manifests().Delete(ctx, a.Descriptor))
+	if err == nil {
+		return nil
+	}
+	left, unread := c.Artifacts(ctx, subject)
+	if unread == nil && !slices.ContainsFunc(left, func(l Artifact) bool { return l.Descriptor.Digest == a.Descriptor.Digest }) {
+		return fmt.Errorf("%w; the image no longer has the artifact, whose manifest stays in the registry", err)
+	}
+	return err
 }
 
 // ParseDigest returns an error for what is not a digest.
