@@ -71,9 +71,10 @@ func TestTopology(t *testing.T) {
 		return ctrlclient.IgnoreAlreadyExists(client.Create(ctx, object))
 	})
 	node := testkit.Node(t, client, "numa-1")
+	before := node.DeepCopy()
 	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("15"), "memory": resource.MustParse("16Gi"), "vendor.com/nic": resource.MustParse("2")}
 	node.Status.Capacity = node.Status.Allocatable
-	if err := client.Status().Update(t.Context(), node); err != nil {
+	if err := client.Status().Patch(t.Context(), node, ctrlclient.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	namespace := testkit.Namespace(t, client)
