@@ -25,7 +25,7 @@ const (
 	// maxDifferences is the maximum number of keys of a node in a finding, and of findings about nodes.
 	maxDifferences = 5
 	// looks is how often doctor reads a node that differs, and lookAgain the time between. The controller writes a change within a second
-	// or two: what differs in each look is no such change.
+	// or two. A key that differs in each look is not being changed.
 	looks     = 3
 	lookAgain = 3 * time.Second
 )
@@ -79,7 +79,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		if left = w.unexplained(ctx, found); len(left) == 0 || look == looks-1 {
 			break
 		}
-		names = names[:0]
+		names = nil
 		for _, d := range left {
 			if !slices.Contains(names, d.node) {
 				names = append(names, d.node)

@@ -29,9 +29,9 @@ type explainedName struct {
 	Failed *rules.Failure `json:"failed,omitempty"`
 	// Keys are the keys of all kinds with this name that the Node has or that rules give; empty: there are none.
 	Keys []explainedKey `json:"keys"`
-	// Candidates could give the key and do not, the closest first. They are listed only if there are no keys.
+	// Candidates are the rules that could give the key, the closest first. It is set only if Keys is empty.
 	Candidates []source `json:"candidates,omitempty"`
-	// Removed is the Event about the removal of the key, if there are no keys.
+	// Removed is the Event about the removal of the key. It is set only if Keys is empty.
 	Removed string `json:"removed,omitempty"`
 	// Controller is the replica that writes Nodes; absent: unknown.
 	Controller *cluster.Leader `json:"controller,omitempty"`
@@ -64,7 +64,7 @@ const (
 	stateMissing   state = "Missing"   // the Node lacks the wanted key
 	stateDifferent state = "Different" // the Node has another value
 	stateWithheld  state = "Withheld"  // a setting keeps it from Nodes
-	stateUnknown   state = "Unknown"   // there is no Node to compare with
+	stateUnknown   state = "Unknown"   // the Node is not known
 	stateKept      state = "Kept"      // the controller wrote it, and nothing gives it now
 	stateAssay     state = "Assay"     // Assay writes it without a rule
 	stateForeign   state = "Foreign"   // another client has set it

@@ -226,7 +226,7 @@ func byPlatform(nodes []target) [][]int {
 	return out
 }
 
-// check adds the verdicts on the nodes of one platform. It reports whether there is no artifact for it.
+// check adds the verdicts on the nodes of one platform. It returns true if the image has no artifact for it.
 func (r *imageReport) check(ctx context.Context, reader *artifactReader, nodes []target, group []int, tags []string) (none bool, err error) {
 	p := nodes[group[0]].platform
 	if _, ok := manifestOf(reader.image, p); reader.image.Index && !ok {
@@ -314,7 +314,7 @@ func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 		fmt.Fprintln(w, printable(a.text()))
 	}
 	if len(r.Artifacts) == 0 {
-		fmt.Fprintln(w, "There is no compatibility artifact.")
+		fmt.Fprintln(w, "The image has no compatibility artifact.")
 	}
 	text := fmt.Sprintf("The image fits %d of %s", r.Fitting, plural(len(r.Nodes), "node"))
 	if r.Fitting == 0 {

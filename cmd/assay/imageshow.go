@@ -35,7 +35,7 @@ func newImageShow() *cobra.Command {
 The newest artifact of an index or of a manifest counts; the artifact of a node's platform comes before that of the index. The rules are
 checked as by assay image lint.
 
-Exit codes: 0 success, also if there is no artifact; 1 an artifact that counts is invalid; 2 the registry could not be read.`,
+Exit codes: 0 success, with or without an artifact; 1 an artifact that counts is invalid; 2 the registry could not be read.`,
 		Example: `  assay image show registry.example.com/team/app:v1
   assay image show registry.example.com/team/app:v1 --platform linux/arm64 -o yaml`,
 		Args: oneImage,
@@ -195,7 +195,7 @@ func (o *imageContent) print(w io.Writer) error {
 		fmt.Fprintf(w, "It is an index of %s.\n", printable(strings.Join(o.Platforms, ", ")))
 	}
 	if len(o.Artifacts) == 0 {
-		fmt.Fprintln(w, "There is no compatibility artifact: the image fits every node.")
+		fmt.Fprintln(w, "The image has no compatibility artifact: it fits every node.")
 		return nil
 	}
 	fmt.Fprintln(w)

@@ -190,7 +190,7 @@ func (c *Client) send(ctx context.Context, method string) ([]byte, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("HTTP status %s", res.Status)
 	}
-	// An error without a message has its status in the headers, since there are no others.
+	// A response with an error and without a message has its status in the headers: it has no trailers.
 	if err := status(res.Header); err != nil {
 		return nil, err
 	}

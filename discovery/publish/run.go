@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// checkInterval is the mean interval between reads of the object's metadata while there is no watch.
+	// checkInterval is the mean interval between reads of the object's metadata without a watch.
 	checkInterval = time.Hour
 	// freeRepairs is how many changes by other clients within repairWindow are reverted immediately. After that another writer
 	// keeps changing the object (or the garbage collector keeps deleting it because of a missing owner), and the delay grows.
@@ -239,7 +239,7 @@ func (r *runner[C, S]) repair(ctx context.Context, why string) {
 	r.retry.Reset(wait)
 }
 
-// interval returns the mean interval between reads of the object's metadata while there is no watch.
+// interval returns the mean interval between reads of the object's metadata without a watch.
 func (k *keeper[C, S]) interval() time.Duration { return cmp.Or(k.common.poll, checkInterval) }
 
 func (k *keeper[C, S]) backoff(most time.Duration) *backoff {

@@ -186,5 +186,5 @@ func (c *Checker) fromFile(dir, path string) (*nfdv1alpha1.NodeFeatureRuleSpec, 
 		}
 		return spec, nil
 	}
-	return nil, fmt.Errorf("%s: there is no NodeFeatureRule and no NodeFeatureRuleTemplate", path)
+	return nil, fmt.Errorf("%s: no NodeFeatureRule or NodeFeatureRuleTemplate found", path)
 }
