@@ -75,15 +75,8 @@ func (f *imageLintFlags) run(cmd *cobra.Command, args []string) error {
 
 func (f *imageLintFlags) print(cmd *cobra.Command, files []*manifest.File, sets int, list []report.Finding) error {
 	w := cmd.OutOrStdout()
-	switch f.output {
-	case "json":
-		return report.JSON(w, len(files), list)
-	case "sarif":
-		return report.SARIF(w, build.Version(), list)
-	case "junit":
-		return report.JUnit(w, files, list)
-	case "github":
-		return report.GitHub(w, list)
+	if written, err := report.Write(w, f.output, build.Version(), files, list); written {
+		return err
 	}
 	byName := map[string]*manifest.File{}
 	for _, file := range files {

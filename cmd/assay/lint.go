@@ -171,15 +171,8 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 
 func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []report.Finding) error {
 	w := cmd.OutOrStdout()
-	switch f.output {
-	case "json":
-		return report.JSON(w, len(files), list)
-	case "sarif":
-		return report.SARIF(w, build.Version(), list)
-	case "junit":
-		return report.JUnit(w, files, list)
-	case "github":
-		return report.GitHub(w, list)
+	if written, err := report.Write(w, f.output, build.Version(), files, list); written {
+		return err
 	}
 	printFindings(w, files, list)
 	return nil

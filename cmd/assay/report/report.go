@@ -24,6 +24,22 @@ type entry struct {
 	Message  string `json:"message"`
 }
 
+// Write writes findings in a format for programs: json, sarif, junit or github. It returns false for any other format. Version is that of
+// the command line.
+func Write(w io.Writer, format, version string, files []*manifest.File, list []Finding) (bool, error) {
+	switch format {
+	case "json":
+		return true, JSON(w, len(files), list)
+	case "sarif":
+		return true, SARIF(w, version, list)
+	case "junit":
+		return true, JUnit(w, files, list)
+	case "github":
+		return true, GitHub(w, list)
+	}
+	return false, nil
+}
+
 // JSON writes {"files": n, "errors": n, "warnings": n, "findings": [{"file", "line", "column", "severity", "code", "object",
 // "path", "message"}]}.
 func JSON(w io.Writer, files int, list []Finding) error {
