@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -53,12 +54,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		log.Warn(w)
 	}
 	w, err := worker.New(opt.Options, log)
+	return execute(ctx, w, err, log, "assay-worker", stdout)
+}
+
+// execute runs a worker, unless it could not be created, and returns the exit code.
+func execute(ctx context.Context, w interface {
+	Run(ctx context.Context, stdout io.Writer) error
+}, err error, log *slog.Logger, name string, stdout io.Writer) int {
 	if err == nil {
 		memory.ForgetCode() // the code that reads flags and configuration
 		err = w.Run(ctx, stdout)
 	}
 	if err != nil {
-		log.Error("Stopping assay-worker", "error", err)
+		log.Error("Stopping "+name, "error", err)
 		return exitFailure
 	}
 	return exitOK

@@ -16,7 +16,6 @@ import (
 	"github.com/assay-project/assay/discovery/podres"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/worker"
-	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 // topologyVerb is the first argument of the mode that publishes the NodeResourceTopology of the node.
@@ -54,15 +53,7 @@ func runTopology(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		log.Warn(w)
 	}
 	t, err := worker.NewTopology(opt.TopologyOptions, log)
-	if err == nil {
-		memory.ForgetCode()
-		err = t.Run(ctx, stdout)
-	}
-	if err != nil {
-		log.Error("Stopping assay-worker topology", "error", err)
-		return exitFailure
-	}
-	return exitOK
+	return execute(ctx, t, err, log, "assay-worker topology", stdout)
 }
 
 // parseTopologyFlags parses the command line. Flags of NFD's topology updater have the same meaning, with one dash or two.
