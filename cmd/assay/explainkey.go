@@ -340,10 +340,8 @@ func (e *explanation) refused(name string) (out []source) {
 		switch {
 		case !slices.ContainsFunc(counts, func(c offline.Published) bool { return c.Namespace == p.Namespace && c.Name == p.Name }):
 			s.Why = "the NodeFeature does not count for the node"
-			for _, note := range e.world.fleet.Notes() {
-				if _, reason, ok := strings.Cut(note, "NodeFeature "+s.Name+" is left out: "); ok {
-					s.Why = "the NodeFeature does not count: " + reason
-				}
+			if reason := e.world.fleet.LeftOut(p); reason != "" {
+				s.Why = "the NodeFeature does not count: " + reason
 			}
 		case e.world.policy().IgnoreLabels && !e.world.policy().Own(p):
 			s.Why = "labels of NodeFeatures other than the worker's are ignored, because restrictions.denyNodeFeatureLabels is set"

@@ -42,7 +42,7 @@ type Fleet struct {
 	names   []string
 	counts  map[string][]Published  // by node, in merge order
 	devices map[string]*facts.Facts // by node; nil: unknown
-	notes   []string
+	left    []leftOut
 }
 
 // New returns the Fleet of objects.
@@ -62,11 +62,11 @@ func New(policy Policy, objects Objects) *Fleet {
 		nodefeature.Limit(policy.Namespace, name, naming[name])
 		use, left, _ := gather.Select(policy, f.node(name), f.namespaces, naming[name]) // namespaces returns no error
 		for _, p := range left {
-			f.note(p, p.Err.Error())
+			f.leave(p, p.Err.Error())
 		}
 		for _, p := range naming[name] {
 			if why, _ := policy.Ignores(p, f.node(name), f.namespaces); why != "" {
-				f.note(p, why)
+				f.leave(p, why)
 			}
 		}
 		if len(use) > 0 {
@@ -76,8 +76,11 @@ func New(policy Policy, objects Objects) *Fleet {
 	return f
 }
 
-func (f *Fleet) note(p Published, why string) {
-	f.notes = append(f.notes, fmt.Sprintf("NodeFeature %s/%s is left out: %s", p.Namespace, p.Name, why))
+// leftOut is a NodeFeature that does not count, and why.
+type leftOut struct{ namespace, name, why string }
+
+func (f *Fleet) leave(p Published, why string) {
+	f.left = append(f.left, leftOut{p.Namespace, p.Name, why})
 }
 
 // node returns the node that rules are evaluated for.
@@ -114,7 +117,22 @@ func (f *Fleet) All() (out []Published) {
 }
 
 // Notes returns which NodeFeatures are left out, and why.
-func (f *Fleet) Notes() []string { return slices.Clone(f.notes) }
+func (f *Fleet) Notes() []string {
+	out := make([]string, len(f.left))
+	for i, l := range f.left {
+		out[i] = fmt.Sprintf("NodeFeature %s/%s is left out: %s", l.namespace, l.name, l.why)
+	}
+	return out
+}
+
+// LeftOut returns why a NodeFeature does not count; empty: it does, or its node is not in Names.
+func (f *Fleet) LeftOut(p Published) string {
+	i := slices.IndexFunc(f.left, func(l leftOut) bool { return l.namespace == p.Namespace && l.name == p.Name })
+	if i < 0 {
+		return ""
+	}
+	return f.left[i].why
+}
 
 // Input returns the input of rules for a node. Nothing is known of a node that is not in Names but its name.
 func (f *Fleet) Input(node string) rules.Input {
