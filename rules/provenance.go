@@ -188,7 +188,7 @@ type Given struct {
 func (o *Outcome) Given() iter.Seq[Given] {
 	return func(yield func(Given) bool) {
 		spaces := o.get().spaces
-		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Taint, keys.Condition} {
+		for _, kind := range keys.NodeKinds {
 			for _, c := range spaces[kind].claims {
 				g := Given{Kind: kind, Key: c.key, Value: spaces[kind].values[c.key]}
 				if c.rule != nil {

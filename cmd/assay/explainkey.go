@@ -299,7 +299,7 @@ func (e *explanation) candidates(ctx context.Context, name string) []source {
 func (e *explanation) able(name string) (named, computed []*rules.RuleTrace) {
 	best := make([]rules.Mention, len(e.traces))
 	for _, key := range []string{name, e.world.opt.Keys.Qualify(name)} {
-		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+		for _, kind := range keys.NodeKinds {
 			spellings := []string{key}
 			if kind == keys.Taint && !strings.Contains(key, ":") {
 				spellings = []string{key + ":NoSchedule", key + ":PreferNoSchedule", key + ":NoExecute"}
@@ -378,7 +378,7 @@ func (e *explanation) workerLabel(ctx context.Context, name string) *source {
 // removed returns the Event about the removal of a key.
 func (e *explanation) removed(name string) string {
 	for _, key := range []string{e.world.opt.Keys.Qualify(name), name} {
-		for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+		for _, kind := range keys.NodeKinds {
 			if message, age := e.report.Event(hold.Lost, kind, key); message != "" {
 				return fmt.Sprintf("%s ago: %s", age, message)
 			}

@@ -68,7 +68,7 @@ func Read(message string) (until time.Time, why string, ok bool) {
 		return time.Time{}, "", false
 	}
 	end := len(why)
-	for _, kind := range []keys.Kind{keys.Label, keys.Annotation, keys.Resource, keys.Condition, keys.Taint} {
+	for _, kind := range keys.NodeKinds {
 		if i := strings.LastIndex(why, ": "+string(kind)+" "); i >= 0 {
 			end = min(end, i)
 		}

@@ -48,6 +48,9 @@ const (
 	Action     Kind = "action"
 )
 
+// NodeKinds are the kinds of what a Node has.
+var NodeKinds = [...]Kind{Label, Annotation, Resource, Condition, Taint}
+
 // Cause identifies the check that rejected a key. It is a value of a metric label.
 type Cause string
 
