@@ -22,11 +22,11 @@ const defaultPort = 8080
 // options holds the parsed command line.
 type options struct {
 	worker.Options
-	logOptions
+	commonOptions
 }
 
-// logOptions are the flags that all modes of the program have.
-type logOptions struct {
+// commonOptions are the flags that all modes of the program have.
+type commonOptions struct {
 	logLevel    slog.LevelVar
 	logFormat   string
 	showVersion bool
@@ -51,9 +51,7 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys and so on), native, or auto")
 	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` to use as the host's /")
 	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "drop privileges that are not needed after startup, with Landlock if the kernel supports it: auto or off")
-	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
-	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
-	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
+	opt.commonOptions.register(fs)
 
 	o := &opt.Override
 	boolFlag(fs, "no-publish", "discover features without publishing them", &o.NoPublish)
@@ -75,28 +73,52 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 
 func (opt *options) check(rest []string) error {
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
 	case !filepath.IsAbs(opt.ConfigDir):
 		return fmt.Errorf("-config-dir %q: write an absolute path", opt.ConfigDir)
 	case !slices.Contains([]string{"", "yaml", "json"}, opt.Output):
 		return fmt.Errorf("-o %q: write yaml or json", opt.Output)
 	case opt.Output != "" && !opt.Oneshot:
 		return errors.New("-o requires -oneshot; add -no-publish to discover without publishing")
-	case !slices.Contains([]string{"auto", "container", "native"}, opt.HostPaths):
-		return fmt.Errorf("-host-paths %q: write auto, container or native", opt.HostPaths)
 	case !slices.Contains([]string{"auto", "off"}, opt.Sandbox):
 		return fmt.Errorf("-sandbox %q: write auto or off", opt.Sandbox)
+	}
+	return opt.commonOptions.check(rest, opt.HostPaths, opt.Port)
+}
+
+// register adds the flags, and those of klog, which have no effect.
+func (opt *commonOptions) register(fs *flag.FlagSet) {
+	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
+	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
+	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
+	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
+	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
+		fs.BoolFunc(name, "flag of klog, without effect: the log goes to stderr", func(string) error { return nil })
+	}
+	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
+		fs.Func(name, "flag of klog, without effect: the log goes to stderr", func(string) error {
+			opt.warn("-%s has no effect: the log goes to stderr", name)
+			return nil
+		})
+	}
+}
+
+// check checks what all modes of the program have: its arguments, the host's directories, the format of the log and the port.
+func (opt *commonOptions) check(rest []string, hostPaths string, port int) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
+	case !slices.Contains([]string{"auto", "container", "native"}, hostPaths):
+		return fmt.Errorf("-host-paths %q: write auto, container or native", hostPaths)
 	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
 		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
-	case opt.Port < 0 || opt.Port > 65535:
-		return fmt.Errorf("-port %d: write 0 to 65535", opt.Port)
+	case port < 0 || port > 65535:
+		return fmt.Errorf("-port %d: write 0 to 65535", port)
 	}
 	return nil
 }
 
 // logger returns a logger that writes to w. The configuration may change its level later.
-func (opt *logOptions) logger(w io.Writer) *slog.Logger {
+func (opt *commonOptions) logger(w io.Writer) *slog.Logger {
 	h := &slog.HandlerOptions{Level: &opt.logLevel}
 	if opt.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, h))
@@ -104,7 +126,7 @@ func (opt *logOptions) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, h))
 }
 
-func (opt *logOptions) warn(format string, args ...any) {
+func (opt *commonOptions) warn(format string, args ...any) {
 	opt.warnings = append(opt.warnings, fmt.Sprintf(format, args...))
 }
 
@@ -113,7 +135,6 @@ func (opt *logOptions) warn(format string, args ...any) {
 func (opt *options) compatibility(fs *flag.FlagSet) {
 	o := &opt.Override
 	old := "deprecated flag of NFD"
-	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
 	fs.BoolFunc("no-owner-refs", old+": use -owner-refs=none", func(s string) error {
 		opt.warn("-no-owner-refs is deprecated: use -owner-refs=none")
 		on, err := strconv.ParseBool(s)
@@ -159,11 +180,10 @@ func (opt *options) compatibility(fs *flag.FlagSet) {
 		opt.warn("-enable-nodefeature-api has no effect: features are always published as a NodeFeature")
 		return nil
 	})
-	klogFlags(fs, opt.warn)
 }
 
 // verbosity converts klog's levels to the levels of slog.
-func (opt *logOptions) verbosity(s string) error {
+func (opt *commonOptions) verbosity(s string) error {
 	n, err := strconv.Atoi(s)
 	if err == nil && n > 0 {
 		opt.logLevel.Set(slog.LevelDebug)

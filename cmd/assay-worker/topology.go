@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -31,7 +30,7 @@ const (
 // topologyOptions holds the parsed command line of assay-worker topology.
 type topologyOptions struct {
 	worker.TopologyOptions
-	logOptions
+	commonOptions
 	kubeletURI  string
 	fingerprint bool
 }
@@ -77,10 +76,7 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 	fs.StringVar(&t.KubeletConfigDir, "kubelet-config-dir", "", "`directory` of drop-ins of the kubelet's configuration, if the kubelet has one")
 	fs.BoolVar(&t.NoWatch, "no-watch", false, "check the published object every 15 minutes instead of watching it")
 	fs.StringVar(&t.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys), native, or auto")
-	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
-	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
-	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
-	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
+	opt.commonOptions.register(fs)
 	fs.Func("watch-namespace", "flag of NFD, without effect", func(s string) error {
 		if s != "*" && s != "" {
 			opt.warn("-watch-namespace has no effect: pods of all namespaces hold resources of the node")
@@ -93,7 +89,6 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 		t.Port, err = strconv.Atoi(s)
 		return err
 	})
-	klogFlags(fs, opt.warn)
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
@@ -109,33 +104,12 @@ func (opt *topologyOptions) check(rest []string) error {
 	t := &opt.TopologyOptions
 	uri, err := url.Parse(opt.kubeletURI)
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q: all options are flags", rest[0])
 	case err != nil || uri.Scheme != "file" || uri.Host != "" || !filepath.IsAbs(uri.Path):
 		return fmt.Errorf("-kubelet-config-uri %q: write file:///PATH of the kubelet's configuration file, which has to be mounted; the configz endpoint is not supported",
 			opt.kubeletURI)
-	case !slices.Contains([]string{"auto", "container", "native"}, t.HostPaths):
-		return fmt.Errorf("-host-paths %q: write auto, container or native", t.HostPaths)
-	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
-		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
 	case t.Interval < 0 || t.Interval > 0 && t.Interval < time.Second:
 		return fmt.Errorf("-sleep-interval %s: write 0 or at least 1s", t.Interval)
-	case t.Port < 0 || t.Port > 65535:
-		return fmt.Errorf("-port %d: write 0 to 65535", t.Port)
 	}
 	t.KubeletConfig = uri.Path
-	return nil
-}
-
-// klogFlags adds flags of klog, which have no effect.
-func klogFlags(fs *flag.FlagSet, warn func(string, ...any)) {
-	for _, name := range []string{"logtostderr", "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output"} {
-		fs.BoolFunc(name, "flag of klog, without effect: the log goes to stderr", func(string) error { return nil })
-	}
-	for _, name := range []string{"log_dir", "log_file", "log_file_max_size", "stderrthreshold", "vmodule", "log_backtrace_at"} {
-		fs.Func(name, "flag of klog, without effect: the log goes to stderr", func(string) error {
-			warn("-%s has no effect: the log goes to stderr", name)
-			return nil
-		})
-	}
+	return opt.commonOptions.check(rest, t.HostPaths, t.Port)
 }
