@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -36,10 +37,7 @@ func (p Preview) nodes() string {
 	if p.Nodes < p.All {
 		return fmt.Sprintf("%d nodes (of %d)", p.Nodes, p.All)
 	}
-	if p.Nodes == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", p.Nodes)
+	return clip.Count(p.Nodes, "node")
 }
 
 // aboutNodes warns about rules that are valid but not useful in this cluster.

@@ -12,6 +12,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 type captureFlags struct {
@@ -82,7 +83,7 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 	if err := printObject(cmd.OutOrStdout(), f.output, object); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "note: %s replaced; look through the file before you publish it\n", plural(c.replaced, "value"))
+	fmt.Fprintf(cmd.ErrOrStderr(), "note: %s replaced; look through the file before you publish it\n", clip.Count(c.replaced, "value"))
 	return nil
 }
 

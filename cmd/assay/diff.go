@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/plan"
@@ -274,10 +275,10 @@ func printChangeText(w io.Writer, list []*change, nodes int) {
 		fmt.Fprintf(w, "%s\n    %s\n", text, s.faint(someNodes(c.Nodes, nodes)))
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(w, "nothing would change on %s\n", plural(nodes, "node"))
+		fmt.Fprintf(w, "nothing would change on %s\n", clip.Count(nodes, "node"))
 		return
 	}
-	fmt.Fprintf(w, "%s on %d of %s\n", plural(len(list), "change"), len(touched), plural(nodes, "node"))
+	fmt.Fprintf(w, "%s on %d of %s\n", clip.Count(len(list), "change"), len(touched), clip.Count(nodes, "node"))
 }
 
 // maxNamed is the maximum number of nodes in the output of one change.

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -91,9 +92,9 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		case <-time.After(lookAgain):
 		}
 	}
-	of := fmt.Sprintf("%d of %s", min(total, sampledNodes), plural(total, "Node"))
+	of := fmt.Sprintf("%d of %s", min(total, sampledNodes), clip.Count(total, "Node"))
 	if n.all || total <= sampledNodes {
-		of = plural(total, "Node")
+		of = clip.Count(total, "Node")
 	}
 	if len(left) == 0 {
 		return []doctor.Finding{{Check: check, Level: doctor.OK, Message: of + " compared: each has what its rules give, or the controller reports why not"}}, nil
@@ -114,7 +115,7 @@ func describeDifferences(check string, list []*difference) (out []doctor.Finding
 	for i, name := range names {
 		if i == maxDifferences {
 			out = append(out, doctor.Finding{
-				Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s differ from what their rules give", plural(len(names)-i, "more Node")),
+				Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s differ from what their rules give", clip.Count(len(names)-i, "more Node")),
 			})
 			break
 		}

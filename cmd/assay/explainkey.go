@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -422,7 +423,7 @@ func (e *explanation) print(x *explainedName) error {
 		return foundError{fmt.Errorf("no rule, NodeFeature or source of the worker names %s%s", x.Name, e.suggest(x.Name))}
 	}
 	if ruled > 0 {
-		fmt.Fprintf(e.w, "%s could set it, closest first:\n\n", plural(ruled, "rule"))
+		fmt.Fprintf(e.w, "%s could set it, closest first:\n\n", clip.Count(ruled, "rule"))
 	}
 	for _, s := range x.Candidates {
 		if s.trace != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/featurecount"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -61,7 +62,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		if pattern == "" {
 			return foundError{fmt.Errorf("no features are published; is the worker running?")}
 		}
-		return foundError{fmt.Errorf("none of %s has a feature %s; assay features lists all", plural(len(names), "node"), args[0])}
+		return foundError{fmt.Errorf("none of %s has a feature %s; assay features lists all", clip.Count(len(names), "node"), args[0])}
 	}
 	switch f.output {
 	case "name":

@@ -8,6 +8,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -40,10 +41,10 @@ func (t *featureTable) print(f *nfdv1alpha1.Features) {
 			continue
 		}
 		if len(flags) > 0 {
-			t.words(name, plural(len(flags), "flag"), facts.SortedKeys(flags))
+			t.words(name, clip.Count(len(flags), "flag"), facts.SortedKeys(flags))
 		}
 		if len(attributes) > 0 {
-			t.words(name, plural(len(attributes), "attribute"), pairs(attributes))
+			t.words(name, clip.Count(len(attributes), "attribute"), pairs(attributes))
 		}
 		if len(instances) > 0 {
 			t.instances(name, instances)
@@ -81,7 +82,7 @@ func (t *featureTable) words(name, count string, words []string) {
 }
 
 func (t *featureTable) instances(name string, list []nfdv1alpha1.InstanceFeature) {
-	t.title(name, plural(len(list), "instance"))
+	t.title(name, clip.Count(len(list), "instance"))
 	type row struct {
 		text  string
 		count int

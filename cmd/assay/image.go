@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -154,7 +155,7 @@ func (a *compatibility) text() string {
 	if !a.Created.IsZero() {
 		out += ", created " + a.Created.UTC().Format(time.RFC3339)
 	}
-	return out + ": " + plural(len(a.document.Spec.Compatibilities), "set")
+	return out + ": " + clip.Count(len(a.document.Spec.Compatibilities), "set")
 }
 
 func (a *compatibility) level() string {

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -155,7 +156,7 @@ func (f *imageCheckFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	missing := false
 	for _, group := range byPlatform(nodes) {
-		p.step("Checking %s on %s…", ref, plural(len(group), "node"))
+		p.step("Checking %s on %s…", ref, clip.Count(len(group), "node"))
 		none, err := report.check(ctx, reader, nodes, group, f.tags)
 		if err != nil {
 			return err
@@ -316,7 +317,7 @@ func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 	if len(r.Artifacts) == 0 {
 		fmt.Fprintln(w, "The image has no compatibility artifact.")
 	}
-	text := fmt.Sprintf("The image fits %d of %s", r.Fitting, plural(len(r.Nodes), "node"))
+	text := fmt.Sprintf("The image fits %d of %s", r.Fitting, clip.Count(len(r.Nodes), "node"))
 	if r.Fitting == 0 {
 		text = s.bad(text)
 	} else {
@@ -336,7 +337,7 @@ func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 	}
 	t.print(w, "")
 	if hidden > 0 {
-		fmt.Fprintf(w, "and %s more; --all lists all\n", plural(hidden, "node"))
+		fmt.Fprintf(w, "and %s more; --all lists all\n", clip.Count(hidden, "node"))
 	}
 	return nil
 }

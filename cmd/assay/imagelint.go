@@ -9,6 +9,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -89,8 +90,8 @@ func (f *imageLintFlags) print(cmd *cobra.Command, files []*manifest.File, sets 
 	broken := report.Errors(list)
 	result := s.good("no errors found")
 	if len(list) > 0 {
-		result = plural(broken, "error") + ", " + plural(len(list)-broken, "warning")
+		result = clip.Count(broken, "error") + ", " + clip.Count(len(list)-broken, "warning")
 	}
-	fmt.Fprintf(w, "%s in %s: %s\n", plural(sets, "set"), plural(len(files), "file"), result)
+	fmt.Fprintf(w, "%s in %s: %s\n", clip.Count(sets, "set"), clip.Count(len(files), "file"), result)
 	return nil
 }

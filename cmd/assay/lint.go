@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/ids"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/settings"
@@ -197,18 +198,18 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 		printFinding(w, s, byName[finding.File], finding, true)
 	}
 	broken := report.Errors(list)
-	summary := fmt.Sprintf("%s in %s: ", plural(objects, "object"), plural(len(files), "file"))
+	summary := fmt.Sprintf("%s in %s: ", clip.Count(objects, "object"), clip.Count(len(files), "file"))
 	if len(list) == 0 {
 		fmt.Fprintln(w, summary+s.good("no errors found"))
 	} else {
-		fmt.Fprintf(w, "%s%s, %s\n", summary, plural(broken, "error"), plural(len(list)-broken, "warning"))
+		fmt.Fprintf(w, "%s%s, %s\n", summary, clip.Count(broken, "error"), clip.Count(len(list)-broken, "warning"))
 	}
 	if len(skipped) > 0 {
 		rest := ""
 		if n := len(skipped) - maxSkipped; n > 0 {
 			skipped, rest = skipped[:maxSkipped], fmt.Sprintf(" and %d more", n)
 		}
-		fmt.Fprintf(w, "skipped %s of other kinds: %s%s\n", plural(len(skipped), "document"), printable(strings.Join(skipped, ", ")), rest)
+		fmt.Fprintf(w, "skipped %s of other kinds: %s%s\n", clip.Count(len(skipped), "document"), printable(strings.Join(skipped, ", ")), rest)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/convert"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -165,7 +166,7 @@ func explainArguments(cmd *cobra.Command) {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			err := validate(cmd, args)
 			if err != nil && strings.Contains(err.Error(), "arg(s)") {
-				return fmt.Errorf("found %s; want %s", plural(len(args), "argument"), cmd.UseLine())
+				return fmt.Errorf("found %s; want %s", clip.Count(len(args), "argument"), cmd.UseLine())
 			}
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -75,11 +76,11 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 		return fmt.Errorf("there are no Nodes to compare with")
 	}
 	if without > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", plural(without, "node"))
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", clip.Count(without, "node"))
 	}
 	if w.sharing > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: feature sets, which NFD does not read, are named by %s; before you return to NFD, set core.shareFeatures to false and wait until this note is gone\n",
-			plural(w.sharing, "NodeFeature"))
+			clip.Count(w.sharing, "NodeFeature"))
 	}
 	return printChangeList(cmd, collectChanges(names, steps), len(names), f.output)
 }

@@ -245,11 +245,3 @@ var (
 )
 
 func runes(s string) int { return len([]rune(s)) }
-
-// plural formats a number with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -24,6 +24,7 @@ import (
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // featuresDir is the directory for features from administrators, which the worker reads.
@@ -166,7 +167,7 @@ func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
 			names = append(slices.Clip(names), "…")
 		}
 		fmt.Fprintf(w, "note: only root can read %s; the worker, which runs as user 65532, cannot either: %s\n",
-			plural(len(denied), "file"), strings.Join(names, ", "))
+			clip.Count(len(denied), "file"), strings.Join(names, ", "))
 	}
 }
 
@@ -204,7 +205,7 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	}
 	(&featureTable{w: w, s: styleOf(w), all: f.all || part}).print(features)
 	if !part {
-		fmt.Fprintf(w, "\n%s by default; assay scan -o json lists them, assay scan --rules FILE those of your rules\n", plural(len(labels), "label"))
+		fmt.Fprintf(w, "\n%s by default; assay scan -o json lists them, assay scan --rules FILE those of your rules\n", clip.Count(len(labels), "label"))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/suite"
 )
 
@@ -149,8 +150,8 @@ func (f *testFlags) printText(w io.Writer, results []suite.Result, failed int) {
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(w, "%s of %s failed (- expected, + actual)\n", fmt.Sprint(failed), plural(len(results), "test"))
+		fmt.Fprintf(w, "%s of %s failed (- expected, + actual)\n", fmt.Sprint(failed), clip.Count(len(results), "test"))
 		return
 	}
-	fmt.Fprintf(w, "%s passed\n", plural(len(results), "test"))
+	fmt.Fprintf(w, "%s passed\n", clip.Count(len(results), "test"))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/podres"
 	"github.com/assay-project/assay/discovery/topology"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // topologyFlags are the flags of assay topology and its verbs.
@@ -257,7 +258,7 @@ func showHolders(w io.Writer, pods []podres.Pod, r *topology.Result) {
 		rows.print(w, "  ")
 	}
 	if len(r.Claims) > 0 {
-		fmt.Fprintf(w, "  note: no zone contains %s of DRA drivers, which the kubelet lists without a NUMA node\n", plural(len(r.Claims), "device"))
+		fmt.Fprintf(w, "  note: no zone contains %s of DRA drivers, which the kubelet lists without a NUMA node\n", clip.Count(len(r.Claims), "device"))
 	}
 	if len(r.Unknown) > 0 {
 		fmt.Fprintln(w, "  note: held, and not listed as allocatable, so that no zone contains them:", printable(strings.Join(r.Unknown, ", ")))

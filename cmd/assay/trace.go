@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -44,7 +45,7 @@ func printTrace(w io.Writer, traces []rules.RuleTrace, o *rules.Outcome, opt tra
 		t.told[traces[i].Ref] = true
 	}
 	if left > 0 {
-		fmt.Fprintf(w, "%s\n", t.s.faint(fmt.Sprintf("(%s not shown: no match)", plural(left, "rule"))))
+		fmt.Fprintf(w, "%s\n", t.s.faint(fmt.Sprintf("(%s not shown: no match)", clip.Count(left, "rule"))))
 	}
 	t.outcome(o)
 }
@@ -173,7 +174,7 @@ func (t *tracer) section(o *rules.Outcome, title string, kind keys.Kind, values 
 	fmt.Fprintf(t.w, "  %s:\n", title)
 	rows.print(t.w, "    ")
 	if asked > 0 {
-		fmt.Fprintln(t.w, t.s.faint(fmt.Sprintf("    and %s that NodeFeatures request directly (--all shows them)", plural(asked, "label"))))
+		fmt.Fprintln(t.w, t.s.faint(fmt.Sprintf("    and %s that NodeFeatures request directly (--all shows them)", clip.Count(asked, "label"))))
 	}
 	return true
 }

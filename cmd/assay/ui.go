@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -73,7 +74,7 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	server := ui.New(first, f.snapshot)
 	url := server.URL(listener)
 	fmt.Fprintln(cmd.OutOrStdout(), url)
-	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", plural(len(first.Nodes), "node"), first.Where)
+	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", clip.Count(len(first.Nodes), "node"), first.Where)
 	if f.open {
 		page, err := redirectPage(url)
 		if err == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -227,7 +228,7 @@ func printMatching(w io.Writer, s style, e extender.Explanation) {
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
 		return
 	case len(e.Origins) == 0:
-		fmt.Fprintf(w, "Pod %s requires no features: all %s can run it.\n", e.Pod, plural(e.Nodes, "node"))
+		fmt.Fprintf(w, "Pod %s requires no features: all %s can run it.\n", e.Pod, clip.Count(e.Nodes, "node"))
 		return
 	}
 	fmt.Fprintf(w, "Pod %s requires features with %s.\n", e.Pod, strings.Join(e.Origins, ", "))
@@ -239,7 +240,7 @@ func printMatching(w io.Writer, s style, e extender.Explanation) {
 	}
 	fmt.Fprintln(w, text)
 	for _, m := range e.Missing {
-		fmt.Fprintf(w, "%s: %s\n    %s\n", plural(m.Nodes, "node"), printable(m.Reason), s.faint(names(m.Sample, m.Nodes)))
+		fmt.Fprintf(w, "%s: %s\n    %s\n", clip.Count(m.Nodes, "node"), printable(m.Reason), s.faint(names(m.Sample, m.Nodes)))
 	}
 	if e.Nearest != "" {
 		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))

@@ -34,7 +34,7 @@ func (r *Reconciler) reportHeld(ctx context.Context, j *judge, reason, why strin
 	byTime := map[time.Time][]string{}
 	var times []time.Time
 	for _, s := range list {
-		if !j.known.tell(reason+" "+name(s.Step), s.until, r.clock.Now()) {
+		if !j.known.unreported(reason+" "+name(s.Step), s.until, r.clock.Now()) {
 			continue
 		}
 		at := s.until.Truncate(sameTime)
@@ -53,20 +53,20 @@ func (r *Reconciler) emitHeld(ctx context.Context, node *corev1.Node, reason, wh
 	logf.FromContext(ctx).Info("Leaving keys as they are", "node", node.Name, "event", reason, "until", until.UTC(), "reason", why, "keys", hold.Some(keys))
 }
 
-// tell reports whether a hold is new: no Event has reported it with this time. It remembers that one does now.
-func (m *memo) tell(what string, until, now time.Time) bool {
-	for known, at := range m.told {
+// unreported reports whether a hold is new: no Event has reported it with this time. It remembers that one does now.
+func (m *memo) unreported(what string, until, now time.Time) bool {
+	for known, at := range m.reported {
 		if at.Before(now) {
-			delete(m.told, known)
+			delete(m.reported, known)
 		}
 	}
-	if before, ok := m.told[what]; ok && until.Sub(before).Abs() <= sameTime {
+	if before, ok := m.reported[what]; ok && until.Sub(before).Abs() <= sameTime {
 		return false
 	}
-	if m.told == nil {
-		m.told = map[string]time.Time{}
+	if m.reported == nil {
+		m.reported = map[string]time.Time{}
 	}
-	m.told[what] = until
+	m.reported[what] = until
 	return true
 }
 
@@ -77,7 +77,7 @@ func (r *Reconciler) reportGrace(ctx context.Context, state inputs.State, known 
 		return
 	}
 	until := r.clock.Now().Add(state.Held)
-	if !known.tell(hold.Removal, until, r.clock.Now()) {
+	if !known.unreported(hold.Removal, until, r.clock.Now()) {
 		return
 	}
 	why := "removalGracePeriod: the node's worker has published no NodeFeature since this controller started"

@@ -42,8 +42,8 @@ type memo struct {
 	fixing      []plan.Step      // keys that this pass corrects
 	corrections flap.Corrections // of keys that another client changed
 
-	kept map[string]bool      // what the node keeps while its worker's facts are missing
-	told map[string]time.Time // until when keys wait, as Events have reported; by the reason and the name of the step
+	kept     map[string]bool      // what the node keeps while its worker's facts are missing
+	reported map[string]time.Time // until when keys wait, as Events have reported; by the reason and the name of the step
 }
 
 // heldKey is a key that a Node has although the rules do not produce it.

@@ -24,6 +24,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // reporter writes the status of NodeFeatureRules.
@@ -87,12 +88,12 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 		c.SetIf(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
 	} else {
 		c.SetIf(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
-			fmt.Sprintf("on %s; first on %s: %s", nodes(sum.Failing), sum.FirstNode, sum.Message))
+			fmt.Sprintf("on %s; first on %s: %s", clip.Count(sum.Failing, "node"), sum.FirstNode, sum.Message))
 	}
 	switch {
 	case sum.Rejected > 0:
 		c.SetIf(nfdv1alpha1.ConditionRejecting, true, "NodesFailed", fmt.Sprintf(
-			"kept unchanged: %s, whose labels may be out of date; first %s: %s", nodes(sum.Rejected), sum.RejectedNode, sum.Rejection))
+			"kept unchanged: %s, whose labels may be out of date; first %s: %s", clip.Count(sum.Rejected, "node"), sum.RejectedNode, sum.Rejection))
 	case c.Has(nfdv1alpha1.ConditionRejecting):
 		c.SetIf(nfdv1alpha1.ConditionRejecting, false, "NoNodeFailed", "")
 	}
@@ -163,11 +164,3 @@ func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *me
 // maxOrigins is the maximum number of origins in a status. An object can have thousands, and etcd accepts 1.5 MiB; `assay explain`
 // shows all of them.
 const maxOrigins = 512
-
-// nodes formats a number of nodes.
-func nodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
-}

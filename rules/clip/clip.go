@@ -1,7 +1,10 @@
-// Package clip shortens text for messages.
+// Package clip shortens and formats text for messages.
 package clip
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Text returns s shortened to at most most bytes, with an ellipsis if it is shortened. It does not split characters.
 func Text(s string, most int) string {
@@ -13,4 +16,12 @@ func Text(s string, most int) string {
 		end--
 	}
 	return strings.ToValidUTF8(s[:end], "\uFFFD") + "…"
+}
+
+// Count returns a number with its noun, such as "1 node" and "2 nodes".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/internal/assembly/schema/fields"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // definitions compares the CustomResourceDefinitions of the cluster with those of this version.
@@ -39,6 +40,6 @@ func (e *examination) definitions(ctx context.Context) {
 		}
 	}
 	if same == len(names) {
-		e.ok(check, "%s are of this version", plural(same, "CustomResourceDefinition"))
+		e.ok(check, "%s are of this version", clip.Count(same, "CustomResourceDefinition"))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // Level is the severity of a finding.
@@ -178,14 +179,14 @@ func (e *examination) deployment(ctx context.Context, d *appsv1.Deployment) erro
 		e.report(part, Error, consequence(name+" is scaled to 0 replicas", part),
 			fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name))
 	case ready < want:
-		text := fmt.Sprintf("%s has %d of %s ready", name, ready, plural(int(want), "replica"))
+		text := fmt.Sprintf("%s has %d of %s ready", name, ready, clip.Count(int(want), "replica"))
 		level := Warning
 		if ready == 0 {
 			level, text = Error, consequence(text, part)
 		}
 		e.report(part, level, text, fmt.Sprintf("kubectl -n %s describe deployment %s", d.Namespace, d.Name))
 	default:
-		e.ok(part, "%s has %s ready", name, plural(int(ready), "replica"))
+		e.ok(part, "%s has %s ready", name, clip.Count(int(ready), "replica"))
 	}
 	pods, err := e.c.AllPodsOf(ctx, d.Namespace, d.Spec.Selector)
 	for i := range pods {
@@ -259,11 +260,4 @@ func some(list []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

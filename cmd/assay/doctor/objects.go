@@ -10,6 +10,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // The conditions of rule objects that indicate problems, with the text to report.
@@ -60,7 +62,7 @@ func (e *examination) rules(ctx context.Context) error {
 			fine++
 		}
 	}
-	e.ok("rules", "%d of %s are evaluated", fine, plural(len(list), "NodeFeatureRule"))
+	e.ok("rules", "%d of %s are evaluated", fine, clip.Count(len(list), "NodeFeatureRule"))
 	return nil
 }
 

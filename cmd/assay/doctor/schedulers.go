@@ -11,6 +11,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -62,7 +63,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 		e.ok(check, "the second scheduler runs")
 	}
 	if len(orphans) > 0 {
-		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", plural(len(orphans), "pod"), some(orphans), serving.Scheduler),
+		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", clip.Count(len(orphans), "pod"), some(orphans), serving.Scheduler),
 			"Upgrade the release with scheduler.enabled=true")
 	}
 	unserved := 0
@@ -70,7 +71,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 		unserved += e.waiting(way, ways[way])
 	}
 	if len(unasked) > 0 {
-		e.report(check, Error, fmt.Sprintf("%s: %s: waiting because the scheduler fails: %s", plural(len(unasked), "pod"), some(unasked), message), "")
+		e.report(check, Error, fmt.Sprintf("%s: %s: waiting because the scheduler fails: %s", clip.Count(len(unasked), "pod"), some(unasked), message), "")
 	}
 	if len(orphans)+unserved+len(unasked) == 0 {
 		e.ok(check, "no pod waits for a scheduler that does not check its features")
@@ -80,7 +81,7 @@ func (e *examination) schedulers(ctx context.Context) error {
 
 // waiting reports what serves pods that wait, and returns 1 if nothing does.
 func (e *examination) waiting(way serving.Way, pods []string) int {
-	text := fmt.Sprintf("%s waiting: %s: %s", plural(len(pods), "pod"), some(pods), way.String())
+	text := fmt.Sprintf("%s waiting: %s: %s", clip.Count(len(pods), "pod"), some(pods), way.String())
 	switch {
 	case !way.Served():
 		e.report("scheduling", Error, text, "Require a label instead (docs/scheduling.md), set schedulerName: "+serving.Scheduler+", or see assay scheduler-config")

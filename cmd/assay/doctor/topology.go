@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/numa"
 	"github.com/assay-project/assay/discovery/topology"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // maxFingerprints is the maximum number of nodes whose fingerprints are compared: each takes a list of the node's pods.
@@ -35,7 +36,7 @@ func (e *examination) topology(ctx context.Context) error {
 		return err
 	}
 	if want, ready := d.Status.DesiredNumberScheduled, d.Status.NumberReady; ready < want {
-		e.report(check, Warning, fmt.Sprintf("DaemonSet %s/%s has %d of %s ready", d.Namespace, d.Name, ready, plural(int(want), "pod")),
+		e.report(check, Warning, fmt.Sprintf("DaemonSet %s/%s has %d of %s ready", d.Namespace, d.Name, ready, clip.Count(int(want), "pod")),
 			fmt.Sprintf("kubectl -n %s describe daemonset %s", d.Namespace, d.Name))
 	}
 	if err := e.otherUpdater(ctx); err != nil {
@@ -47,7 +48,7 @@ func (e *examination) topology(ctx context.Context) error {
 		return err
 	}
 	if len(e.found) == before {
-		e.ok(check, "%s published", plural(len(all), "NodeResourceTopology object"))
+		e.ok(check, "%s published", clip.Count(len(all), "NodeResourceTopology object"))
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // nodeState is the state of a worker on a node.
@@ -50,7 +52,7 @@ func (e *examination) workers(ctx context.Context) error {
 		}
 	}
 	if fine > 0 || len(nodes) == 0 {
-		e.ok("worker", "%d of %s have a ready worker and features", fine, plural(len(nodes), "Node"))
+		e.ok("worker", "%d of %s have a ready worker and features", fine, clip.Count(len(nodes), "Node"))
 	}
 	texts := make([]string, 0, len(faults))
 	for text := range faults {
@@ -59,7 +61,7 @@ func (e *examination) workers(ctx context.Context) error {
 	slices.Sort(texts)
 	for _, text := range texts {
 		list := faults[text]
-		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", plural(len(list), "Node"), some(list), text), fixes[text])
+		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", clip.Count(len(list), "Node"), some(list), text), fixes[text])
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -172,7 +173,7 @@ func JUnit(w io.Writer, files []*manifest.File, list []Finding) error {
 	for _, file := range files {
 		c := Case{Name: file.Name, Class: "assay.lint"}
 		if found := byFile[file.Name]; len(found) > 0 {
-			c.Failure = &Failure{Type: found[0].Code, Message: plural(len(found))}
+			c.Failure = &Failure{Type: found[0].Code, Message: clip.Count(len(found), "error")}
 			for _, f := range found {
 				c.Failure.Text += fmt.Sprintf("%s:%d:%d: %s\n", f.File, f.Line, f.Column, text(f))
 			}
@@ -180,13 +181,6 @@ func JUnit(w io.Writer, files []*manifest.File, list []Finding) error {
 		out.Suites = append(out.Suites, Suite{Name: file.Name, Cases: []Case{c}})
 	}
 	return out.Write(w)
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return "1 error"
-	}
-	return fmt.Sprintf("%d errors", n)
 }
 
 var (

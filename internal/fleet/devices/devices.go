@@ -134,14 +134,14 @@ func (d *Devices) Start(ctx context.Context) error {
 	case <-d.needed:
 	}
 	log := logf.FromContext(ctx).WithName("devices")
-	for told := ""; ; {
+	for logged := ""; ; {
 		err := d.served(ctx)
 		if err == nil {
 			break
 		}
-		if ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
-			log.Info("Cannot read ResourceSlices: the features dra.device and dra.driver are absent", "error", told)
+		if ctx.Err() == nil && err.Error() != logged {
+			logged = err.Error()
+			log.Info("Cannot read ResourceSlices: the features dra.device and dra.driver are absent", "error", logged)
 		}
 		select {
 		case <-ctx.Done():
