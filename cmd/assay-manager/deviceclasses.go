@@ -7,6 +7,8 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 )
 
 const (
@@ -43,11 +45,5 @@ func (d *deviceClasses) list() map[string]string {
 	if err := d.api.List(ctx, &list); err != nil {
 		return nil
 	}
-	out := map[string]string{}
-	for i := range list.Items {
-		if name := list.Items[i].Spec.ExtendedResourceName; name != nil {
-			out[*name] = list.Items[i].Name
-		}
-	}
-	return out
+	return resourceslice.Claimed(list.Items)
 }

@@ -21,6 +21,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
 
@@ -170,13 +171,7 @@ func (c *Client) ClaimedResources(ctx context.Context) (map[string]string, error
 	if IsNotFound(err) {
 		return nil, nil
 	}
-	out := map[string]string{}
-	for i := range classes {
-		if name := classes[i].Spec.ExtendedResourceName; name != nil {
-			out[*name] = classes[i].Name
-		}
-	}
-	return out, err
+	return resourceslice.Claimed(classes), err
 }
 
 // Names returns the names of Nodes or NodeFeatureRules. It only reads their metadata.

@@ -1,4 +1,4 @@
-// Package resourceslice converts ResourceSlices, in which DRA drivers publish devices, to features.
+// Package resourceslice converts ResourceSlices, in which DRA drivers publish devices, to features, and reads DeviceClasses.
 package resourceslice
 
 import (
@@ -91,6 +91,17 @@ func Facts(list []resourcev1.ResourceSlice, counts func(driver string) bool) map
 	out := map[string]*facts.Facts{}
 	for node, list := range byNode {
 		out[node] = facts.FromPools(facts.Pools(list), nodefeature.Interner())
+	}
+	return out
+}
+
+// Claimed returns the extended resources that DeviceClasses claim (KEP-5004), with the names of the classes.
+func Claimed(list []resourcev1.DeviceClass) map[string]string {
+	out := map[string]string{}
+	for i := range list {
+		if name := list[i].Spec.ExtendedResourceName; name != nil {
+			out[*name] = list[i].Name
+		}
 	}
 	return out
 }
