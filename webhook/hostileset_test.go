@@ -193,11 +193,12 @@ func TestHonestWorkersPublishWhileTheQuotaIsFull(t *testing.T) {
 	quota.Namespace = ours
 	testkit.Create(t, k, quota)
 	// Kubernetes counts a new quota only after up to 5 minutes, and refuses all objects until then.
+	before := quota.DeepCopy()
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{}}
 	for name := range quota.Spec.Hard {
 		quota.Status.Used[name] = resource.MustParse("0")
 	}
-	if err := k.Status().Update(t.Context(), quota); err != nil {
+	if err := k.Status().Patch(t.Context(), quota, client.MergeFrom(before)); err != nil { // Kubernetes may write in between
 		t.Fatal(err)
 	}
 	testkit.Create(t, k, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

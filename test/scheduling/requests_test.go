@@ -267,8 +267,9 @@ func (a *asking) controllers(t *testing.T) {
 			}
 			if cron, ok := o.(*batchv1.CronJob); ok {
 				// A start that was missed: the controller creates the Job now, and the test does not wait until the next minute.
+				before := cron.DeepCopy()
 				cron.Status.LastScheduleTime = &metav1.Time{Time: time.Now().Add(-2 * time.Minute)}
-				if err := a.api.Status().Update(t.Context(), cron); err != nil {
+				if err := a.api.Status().Patch(t.Context(), cron, client.MergeFrom(before)); err != nil {
 					t.Fatal(err)
 				}
 			}
