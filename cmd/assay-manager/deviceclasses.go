@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// classesFor is how long a list of DeviceClasses is used. Only reviews of rules with extended resources read it.
+	// classesFor is how long a list of DeviceClasses is used. A review asks once for each extended resource of its rules, of which there can
+	// be thousands: a list for each would exceed the timeout of the webhook. A warning that is missing or late for so long does no harm.
 	classesFor = 10 * time.Second
 	// classesTimeout is the maximum time that such a review waits for the list. A warning may be missing, but the review must answer.
 	classesTimeout = 500 * time.Millisecond
