@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/assay-project/assay/controller/hold"
@@ -55,8 +56,12 @@ func (m *memo) undone(s plan.Step) bool {
 	return m.given.Has(s.Kind, s.Key, s.New)
 }
 
-// passed records the result of a pass: p is the part of the desired plan that was carried out, or attempted.
+// passed records the result of a pass: p is the part of the desired plan that was carried out, or attempted. A pass that ends with
+// a conflict wrote none of it, so that what is known of the Node remains.
 func (m *memo) passed(wished, p *plan.Plan, now time.Time, err error) {
+	if errors.Is(err, errConflict) {
+		return
+	}
 	m.unsure, m.left = err != nil, nil
 	if err != nil {
 		return

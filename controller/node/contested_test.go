@@ -105,6 +105,32 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 	}
 }
 
+// TestConflictsDoNotHideAContest: the client that changes a label back also changes the Node while it is being corrected.
+func TestConflictsDoNotHideAContest(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := &Reconciler{clock: clock, events: record.NewFakeRecorder(100)}
+	o := outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"a": "ours"}})
+	known := &memo{given: givenBy(o)}
+	state := plan.State{
+		Annotations: map[string]string{nfdv1alpha1.FeatureLabelsAnnotation: "a"},
+		Labels:      map[string]string{"feature.node.kubernetes.io/a": "theirs"},
+	}
+	corrected := 0
+	for range 30 {
+		for _, err := range []error{errConflict, nil} {
+			wished := plan.Compute(state, plan.Desired{Labels: o.Labels()}, plan.Policy{})
+			p, _ := r.contested(t.Context(), wished, &judge{known: known, node: &corev1.Node{}})
+			known.passed(wished, p, clock.Now(), err)
+			if err == nil {
+				corrected += len(p.Steps)
+			}
+		}
+	}
+	if corrected != flap.CorrectionLimit {
+		t.Errorf("it was corrected %d times", corrected)
+	}
+}
+
 // A kubelet in a crash loop resets a resource to 0 each time.
 func TestAKubeletThatStartsIsNoContest(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
