@@ -1,9 +1,9 @@
 // Command crds adds to generated CustomResourceDefinitions what markers on Go types cannot express.
 //
-// It adds the list of operators of matchers, which rules declare. And it removes the CEL rules below matchAny: the API server
-// estimates the maximum cost of all rules in a CRD, and rejects a CRD above its budget. With the limits of the types there can be a
-// million expressions in matchFeatures, for which the rules of MatchExpression fit into the budget, but 64 million in matchAny.
-// Markers apply to types, which both fields share.
+// It adds the operators of matchers, which rules declare: their names, and a CEL rule for each on the number of its values. Below
+// matchAny there are no CEL rules, and only Compile counts values: the API server estimates the maximum cost of all rules in a CRD, and
+// rejects a CRD above its budget of ten million for a rule and a hundred million in total. With the limits of the types there can be a
+// million expressions in matchFeatures, for which one comparison for each operator fits into the budget, but 64 million in matchAny.
 //
 // And it limits the size of the features of a NodeFeatureSet, whose type is that of a NodeFeature, which has no such limits in Node
 // Feature Discovery.
@@ -54,15 +54,15 @@ func complete(name string) error {
 	return os.WriteFile(name, out, 0o644)
 }
 
-// walk modifies a schema and all schemas in it. Below a property named matchAny it drops the CEL rules.
+// walk modifies a schema and all schemas in it. Below a property named matchAny it adds no CEL rules.
 func walk(v any, belowAny bool) {
 	switch v := v.(type) {
 	case map[string]any:
-		if belowAny {
-			delete(v, "x-kubernetes-validations")
-		}
-		if properties, ok := v["properties"].(map[string]any); ok {
-			listOperators(properties)
+		if op := operatorOf(v); op != nil {
+			op["enum"] = operatorNames()
+			if !belowAny {
+				v["x-kubernetes-validations"] = valueCounts()
+			}
 		}
 		for key, child := range v {
 			walk(child, belowAny || key == "matchAny")
@@ -74,17 +74,48 @@ func walk(v any, belowAny bool) {
 	}
 }
 
-// listOperators adds the list of operators to schemas of MatchExpression: those of conditions have args instead of a value.
-func listOperators(properties map[string]any) {
-	op, ok := properties["op"].(map[string]any)
-	if !ok || properties["value"] == nil {
-		return
+// operatorOf returns the schema of op in a schema of MatchExpression, or nil in another one: conditions have args instead of a value.
+func operatorOf(schema map[string]any) map[string]any {
+	properties, _ := schema["properties"].(map[string]any)
+	op, _ := properties["op"].(map[string]any)
+	if properties["value"] == nil {
+		return nil
 	}
+	return op
+}
+
+func operatorNames() []any {
 	var names []any
 	for _, operator := range rules.MatchOperators() {
 		names = append(names, string(operator.Op))
 	}
-	op["enum"] = names
+	return names
+}
+
+// valueCounts returns a CEL rule for each operator on the number of its values.
+func valueCounts() []any {
+	var out []any
+	for _, o := range rules.MatchOperators() {
+		rule, message := "!has(self.value)", "leave value out, or write op: In to compare"
+		if o.Max > 0 {
+			rule, message = "has(self.value) && self.value.size() "+count(o), "did you write values: instead of value:?"
+			if o.Ordered && o.Max == 1 {
+				message = "did you write values: instead of value:, or mean a range (GtLt, GeLe)?"
+			}
+		}
+		out = append(out, map[string]any{
+			"rule":    fmt.Sprintf("self.op != '%s' || %s", o.Op, rule),
+			"message": fmt.Sprintf("%s takes %s; %s", o.Op, o.Values, message),
+		})
+	}
+	return out
+}
+
+func count(o rules.MatchOperator) string {
+	if o.Min < o.Max {
+		return fmt.Sprintf(">= %d", o.Min)
+	}
+	return fmt.Sprintf("== %d", o.Min)
 }
 
 // limit adds the limits of a set to the elements of its features and their values. A CEL rule limits the number of features.

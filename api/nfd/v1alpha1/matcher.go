@@ -28,20 +28,6 @@ type FeatureMatcherTerm struct {
 // +kubebuilder:validation:MaxProperties=64
 type MatchExpressionSet map[string]*MatchExpression
 
-// The rules below check the number of arguments. matchFeatures may contain a million expressions, and the API server's CEL cost
-// limit is ten million per rule and a hundred million in total. So there is one cheap rule per operator, and the first two rules
-// check letters in its name (only operators without arguments contain an s). Under matchAny there may be 64 times as many
-// expressions, which exceeds the limit: hack/crds removes the rules there, and only Compile checks these.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.value) && self.value.size() > 0 || self.op.contains('s')",message="the operator needs a value; did you write values: instead of value:?"
-// +kubebuilder:validation:XValidation:rule="!has(self.value) || !self.op.contains('s')",message="Exists, DoesNotExist, IsTrue and IsFalse take no value: leave value out, or write op: In to compare"
-// +kubebuilder:validation:XValidation:rule="self.op != 'Gt' || !has(self.value) || self.value.size() < 2",message="Gt takes exactly one value; for a range write op: GtLt"
-// +kubebuilder:validation:XValidation:rule="self.op != 'Ge' || !has(self.value) || self.value.size() < 2",message="Ge takes exactly one value; for a range write op: GeLe"
-// +kubebuilder:validation:XValidation:rule="self.op != 'Lt' || !has(self.value) || self.value.size() < 2",message="Lt takes exactly one value; for a range write op: GtLt"
-// +kubebuilder:validation:XValidation:rule="self.op != 'Le' || !has(self.value) || self.value.size() < 2",message="Le takes exactly one value; for a range write op: GeLe"
-// +kubebuilder:validation:XValidation:rule="self.op != 'GtLt' || !has(self.value) || self.value.size() == 2",message="GtLt takes exactly two values, the lower bound first"
-// +kubebuilder:validation:XValidation:rule="self.op != 'GeLe' || !has(self.value) || self.value.size() == 2",message="GeLe takes exactly two values, the lower bound first"
-
 // MatchExpression is a condition on one element.
 type MatchExpression struct {
 	// op is the operator.
