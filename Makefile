@@ -91,7 +91,7 @@ generate: ## Generate deep copies, CustomResourceDefinitions, docs/reference.md 
 	$(CONTROLLER_GEN) crd paths=./api/topology/... output:crd:dir=api/crds/topology
 	go run ./hack/crds api/crds/*.yaml
 	go run ./hack/reference docs/reference.md
-	go run ./cmd/assay docs markdown > docs/cli.md
+	go run ./cmd/assay docs markdown > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 .PHONY: verify
 verify: ## Check what no test checks: format, vet, generated code, go.mod, the arrows between packages, lint

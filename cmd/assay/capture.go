@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery"
+	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 )
@@ -31,9 +34,13 @@ func newCapture() *cobra.Command {
 		Long: `Write the features of a node to a file, without serial numbers and addresses, for a test of rules or a bug report.
 
 It replaces values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
-tokens, and in all values and names MAC and IP addresses, UUIDs and the name of the node.`,
+tokens, and in all values and names MAC and IP addresses, UUIDs and the name of the node.
+
+With -o archive it writes the files of this machine that discovery reads instead, for a test of discovery: assay scan --archive
+FILE shows what the machine with these files is. It replaces the node name, MAC addresses, serial numbers and asset tags.`,
 		Example: `  assay capture gpu-1 > tests/a100/facts.yaml
-  assay capture --local --name laptop`,
+  assay capture --local --name laptop
+  assay capture --local -o archive > host.txtar`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -42,11 +49,14 @@ tokens, and in all values and names MAC and IP addresses, UUIDs and the name of 
 	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
 	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node to write to the file")
 	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements to keep unchanged")
-	outputFlag(cmd, &f.output, "yaml", "json")
+	outputFlag(cmd, &f.output, "yaml", "json", "archive")
 	return cmd
 }
 
 func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
+	if f.output == "archive" {
+		return f.archive(cmd, args)
+	}
 	var node string
 	var features *nfdv1alpha1.Features
 	var asked map[string]string
@@ -84,6 +94,27 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "note: %s replaced; look through the file before you publish it\n", clip.Count(c.replaced, "value"))
+	return nil
+}
+
+// archive writes the files of this machine that discovery reads.
+func (f *captureFlags) archive(cmd *cobra.Command, args []string) error {
+	if !f.local || len(args) > 0 {
+		return errors.New("the files of another machine cannot be read: run assay capture --local -o archive there")
+	}
+	if len(f.keep) > 0 || cmd.Flags().Changed("name") {
+		return errors.New("--keep and --name change a NodeFeature: leave them out with -o archive")
+	}
+	archive, err := host.Record(cmd.Context(), host.Real(host.Paths{}), func(ctx context.Context, h host.Host) {
+		discovery.Run(ctx, h, hostSources())
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := cmd.OutOrStdout().Write(archive); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "note: look through the file before you publish it")
 	return nil
 }
 
