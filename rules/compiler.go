@@ -38,7 +38,6 @@ type compiler struct {
 
 	// shared by the rules of one object
 	patterns match.Patterns
-	shapes   tmpl.Shapes
 	compiled map[string]compiledTemplate
 
 	// mode of the current rule
@@ -300,7 +299,7 @@ func (c *compiler) compileTemplate(source string) (*tmpl.Template, []tmpl.Diagno
 		if !c.size.Take(size.Template(source)) {
 			return nil, nil
 		}
-		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict, Size: c.size, Shapes: &c.shapes})
+		known.template, known.problems = tmpl.Compile(source, tmpl.Options{Strict: c.opt.Strict, Size: c.size})
 		if c.compiled == nil {
 			c.compiled = map[string]compiledTemplate{}
 		}

@@ -18,20 +18,12 @@ import (
 // Compile compiles a template. The template is nil unless all problems are warnings. All problems are reported at once, except for
 // syntax errors: the parser stops at the first one.
 func Compile(source string, opt Options) (*Template, []Diagnostic) {
-	if t, problems := opt.Shapes.compile(source, opt); t != nil {
-		return t, problems
-	}
-	c := newCompiler(source, opt)
+	c := &compiler{t: &Template{source: source, opt: opt}}
 	if trees, ok := c.parse(); ok {
 		c.compile(trees)
 		c.warnOfBareLines(trees[mainName])
 	}
 	return c.finish()
-}
-
-func newCompiler(source string, opt Options) *compiler {
-	opt.Shapes = nil // needed only to compile
-	return &compiler{t: &Template{source: source, opt: opt, code: &code{}}}
 }
 
 // finish returns the template, or nil if there are errors, and all problems in source order.
@@ -46,7 +38,7 @@ func (c *compiler) finish() (*Template, []Diagnostic) {
 	}
 	t := c.t
 	for _, r := range t.fields {
-		r.element.Line, r.element.Column = c.place(t.offset(r.at))
+		r.element.Line, r.element.Column = c.place(r.at)
 		t.elements = append(t.elements, r.element)
 	}
 	if len(t.reads) > 0 {
@@ -54,7 +46,7 @@ func (c *compiler) finish() (*Template, []Diagnostic) {
 	}
 	for i, r := range t.reads {
 		t.paths[i] = r.path
-		t.paths[i].Line, t.paths[i].Column = c.place(t.offset(r.at))
+		t.paths[i].Line, t.paths[i].Column = c.place(r.at)
 	}
 	return t, c.problems
 }
@@ -70,8 +62,6 @@ type compiler struct {
 	inner int      // number of enclosing blocks
 	main  bool     // set outside of all definitions
 	items []item   // variables for the elements of enclosing ranges
-	shape bool     // compiles the code that templates share
-	alone bool     // the code cannot be shared
 	trees map[string]*parse.Tree
 	lines []int // offset of each line
 }
@@ -210,8 +200,7 @@ func (c *compiler) stmt(node parse.Node) stmt {
 	at := int(node.Position())
 	switch n := node.(type) {
 	case *parse.TextNode:
-		c.t.literals = append(c.t.literals, string(n.Text))
-		return &textStmt{at, len(c.t.literals) - 1}
+		return &textStmt{at, string(n.Text)}
 	case *parse.ActionNode:
 		pipe := c.pipe(n.Pipe)
 		if len(n.Pipe.Decl) > 0 {
@@ -430,9 +419,6 @@ func (c *compiler) pattern(at int, arg expr) {
 	lit, ok := arg.(*constExpr)
 	if !ok || lit.v.kind != kindString {
 		return
-	}
-	if c.alone = true; c.shape {
-		return // its size counts for each template
 	}
 	if c.t.regexps[lit.v.str] != nil || c.t.opt.Size.Over() {
 		return

@@ -82,12 +82,15 @@ func (b block) exec(s *state, dot value) signal {
 	return goOn
 }
 
-// textStmt writes text, the one with this index in the literal strings of the template.
-type textStmt struct{ at, text int }
+// textStmt writes text.
+type textStmt struct {
+	at   int
+	text string
+}
 
 func (n *textStmt) exec(s *state, _ value) signal {
 	s.step(n.at)
-	s.out = append(s.out, s.t.literals[n.text]...)
+	s.out = append(s.out, n.text...)
 	s.checkOutput(n.at)
 	return goOn
 }

@@ -15,7 +15,7 @@ type lineStmt struct {
 
 // part is text, see textStmt, or, if stmt is set, a field.
 type part struct {
-	text  int
+	text  string
 	field string
 	key   facts.Key // key of the field
 	stmt  *printStmt
@@ -84,7 +84,7 @@ func (n *lineStmt) exec(s *state, dot value) signal {
 	for i := range n.parts {
 		p := &n.parts[i]
 		if p.stmt == nil {
-			out = append(out, s.t.literals[p.text]...)
+			out = append(out, p.text...)
 			continue
 		}
 		text, ok := element.Instance.GetKey(p.key)

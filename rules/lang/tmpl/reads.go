@@ -140,11 +140,10 @@ func (c *compiler) warnOfBareLines(tree *parse.Tree) {
 }
 
 type bareLines struct {
-	c        *compiler
-	literals int  // number of literal strings so far
-	start    int  // position in the source of the first text of the line
-	text     bool // the line contains text
-	open     bool // the line contains =, or an action that may write one
+	c     *compiler
+	start int  // position in the source of the first text of the line
+	text  bool // the line contains text
+	open  bool // the line contains =, or an action that may write one
 }
 
 func (w *bareLines) list(list *parse.ListNode) {
@@ -159,8 +158,8 @@ func (w *bareLines) list(list *parse.ListNode) {
 func (w *bareLines) node(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.TextNode:
-		at := w.c.t.offset(int(n.Position()))
-		for i, part := range strings.Split(w.textOf(n), "\n") {
+		at := int(n.Position())
+		for i, part := range strings.Split(string(n.Text), "\n") {
 			if i > 0 {
 				w.end()
 			}
@@ -189,16 +188,6 @@ func (w *bareLines) node(node parse.Node) {
 	case *parse.TemplateNode:
 		w.open = true
 	}
-}
-
-// textOf returns the text of a node, which in the tree of shared code is a placeholder. Such code has no
-// definitions, so that its literal strings are in the order of the tree.
-func (w *bareLines) textOf(n *parse.TextNode) string {
-	if w.c.t.segments == nil {
-		return string(n.Text)
-	}
-	w.literals++
-	return w.c.t.literals[w.literals-1]
 }
 
 // end is called at the end of each line.

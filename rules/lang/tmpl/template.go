@@ -24,8 +24,6 @@ type Options struct {
 	Strict bool
 	// Size is the budget for compiled regular expressions; nil is unlimited.
 	Size *size.Budget
-	// Shapes lets templates share code across compilations. It may be nil.
-	Shapes *Shapes
 }
 
 // Env gives a template access to values in addition to its data.
@@ -38,28 +36,20 @@ type Env interface {
 
 // Template is a compiled labelsTemplate or varsTemplate. It is immutable and safe for concurrent use.
 type Template struct {
-	*code
 	source   string
 	opt      Options
-	literals []string // the literal strings, see textStmt
+	defs     map[string]*definition
+	main     *definition
+	regexps  map[string]*regexp.Regexp // literal patterns
+	reads    []read
+	fields   []fieldRead
 	paths    []DataPath
 	elements []ElementPath
-	// segments map positions in the code to the source; nil if they are equal.
-	segments []segment
+
+	readsNode, readsVars bool
 
 	namesOnce sync.Once
 	names     map[string]bool // see lineNames
-}
-
-// code is a template without its literal text. It is immutable once it is compiled.
-type code struct {
-	defs    map[string]*definition
-	main    *definition
-	regexps map[string]*regexp.Regexp // literal patterns
-	reads   []read
-	fields  []fieldRead
-
-	readsNode, readsVars bool
 }
 
 // definition is one template of a source: the main one, or one defined with define or block.
@@ -217,9 +207,9 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// place returns the line and column in the source of a position in the code.
+// place returns the line and column of a byte of the source.
 func (t *Template) place(at int) (line, column int) {
-	before := t.source[:min(max(t.offset(at), 0), len(t.source))]
+	before := t.source[:min(max(at, 0), len(t.source))]
 	return strings.Count(before, "\n") + 1, len(before) - strings.LastIndexByte(before, '\n')
 }
 
