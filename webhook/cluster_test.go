@@ -260,27 +260,3 @@ func abs(t *testing.T, path string) string {
 	}
 	return p
 }
-
-// When a rule is created, the API server sends the same spec in both phases: the second one needs no review.
-func TestAnAPIServerNeedsOneReviewOfARule(t *testing.T) {
-	c := testkit.Cluster(t)
-	var reads atomic.Int64
-	serveWith(t, c, time.Hour, func(string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
-		reads.Add(1)
-		return &nfdv1alpha1.NodeFeatureRuleSpec{}, nil
-	})
-	const matches = `matchFeatures: [{feature: kernel.version, matchExpressions: {full: {op: Exists}}}]`
-	if err := create(t.Context(), c, ruleYAML(`{rules: [{name: first, labels: {a: "1"}, `+matches+`}]}`)); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "a rule is reviewed once", func(ctx context.Context) error { // twice if a call takes too long
-		before := reads.Load()
-		if err := create(ctx, c, ruleYAML(`{rules: [{name: second, labels: {a: "1"}, `+matches+`}]}`)); err != nil {
-			return err
-		}
-		if n := reads.Load() - before; n != 1 {
-			return fmt.Errorf("the default template was read %d times", n)
-		}
-		return nil
-	})
-}

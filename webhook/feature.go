@@ -18,7 +18,7 @@ func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionReq
 	var object *nfdv1alpha1.NodeFeature
 	found := review.Findings{}
 	if len(req.Object.Raw) > 0 && string(req.Object.Raw) != "null" {
-		read, _, all, err := o.read(req.Kind.Kind, req.Object.Raw, &nfdv1alpha1.NodeFeature{})
+		read, all, err := o.read(req.Kind.Kind, req.Object.Raw, &nfdv1alpha1.NodeFeature{})
 		if err != nil {
 			return nil, fmt.Errorf("decode the NodeFeature: %w", err)
 		}

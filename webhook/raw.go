@@ -37,21 +37,6 @@ func openReview(body []byte) (rest, object, old []byte) {
 	return append(rest, body[from:]...), object, old
 }
 
-// openSpec returns the spec of an object, which shares its memory, and the object without it. ok is false if there is not exactly one spec.
-func openSpec(raw []byte) (spec, rest []byte, ok bool) {
-	found := 0
-	walk(raw, 0, func(key string, i int) int {
-		end := skip(raw, i)
-		if key == "spec" {
-			found++
-			spec = raw[i:end]
-			rest = append(append(append(make([]byte, 0, len(raw)-len(spec)+4), raw[:i]...), "null"...), raw[end:]...)
-		}
-		return end
-	})
-	return spec, rest, found == 1
-}
-
 // maxParts is the maximum number of parts of an object that is decoded. The API server checks the number of rules after mutating
 // admission, and an empty rule has two characters but takes 400 bytes of memory, and a container 900. An object with expressions of
 // usual length exceeds etcd's limit of 1.5 MiB with fewer parts.
@@ -106,7 +91,7 @@ func walk(raw []byte, i int, visit func(key string, i int) int) int {
 var structural = [256]bool{'"': true, '{': true, '}': true, '[': true, ']': true, ',': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
 // skip returns the index behind the value at i.
-func skip[T string | []byte](raw T, i int) int {
+func skip(raw []byte, i int) int {
 	for depth := 0; i < len(raw); i++ {
 		if !structural[raw[i]] {
 			continue
@@ -135,7 +120,7 @@ func skip[T string | []byte](raw T, i int) int {
 }
 
 // quoted returns the index behind the string that begins at i.
-func quoted[T string | []byte](raw T, i int) int {
+func quoted(raw []byte, i int) int {
 	for i++; i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
@@ -148,7 +133,7 @@ func quoted[T string | []byte](raw T, i int) int {
 }
 
 // blank returns the index of the first byte from i that is not white space.
-func blank[T string | []byte](raw T, i int) int {
+func blank(raw []byte, i int) int {
 	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\t' || raw[i] == '\r' || raw[i] == '\n') {
 		i++
 	}

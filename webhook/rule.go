@@ -15,7 +15,6 @@ import (
 
 // reviewObject reviews an object, and for an update only what has changed. Empty returns a new object of the kind.
 func (o *Options) reviewObject(empty func() any) reviewer {
-	between := &phases{}
 	return func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 		if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
 			return &verdict{}, nil
@@ -24,7 +23,7 @@ func (o *Options) reviewObject(empty func() any) reviewer {
 			return &verdict{Findings: review.Findings{Errors: field.ErrorList{field.Forbidden(field.NewPath("spec"),
 				fmt.Sprintf("has %d parts (objects and nulls in JSON), and at most %d are allowed; write several objects", n, maxParts))}}}, nil
 		}
-		object, found, err := o.inPhases(ctx, between, req, empty)
+		object, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
 		if err != nil {
 			return nil, fmt.Errorf("decode the %s: %w", req.Kind.Kind, err)
 		}
@@ -42,38 +41,23 @@ func (o *Options) reviewObject(empty func() any) reviewer {
 	}
 }
 
-// inPhases returns the object of a request and its review, which mutating admission leaves for validating admission.
-func (o *Options) inPhases(ctx context.Context, between *phases, req *admissionv1.AdmissionRequest, empty func() any) (any, review.Findings, error) {
-	if !early(ctx) {
-		if rule, found, ok := between.take(req.Object.Raw); ok {
-			return rule, found, nil
-		}
-	}
-	object, spec, found, err := o.read(req.Kind.Kind, req.Object.Raw, empty())
-	if rule, ok := object.(*nfdv1alpha1.NodeFeatureRule); ok && err == nil && early(ctx) && len(found.Errors) == 0 {
-		between.put(spec, rule, found)
-	}
-	return object, found, err
-}
-
-// read decodes an object and reviews it, and returns its spec as decode does. If fields have the wrong type, it reviews the others, and
-// the object has at least one error.
-func (o *Options) read(kind string, raw []byte, object any) (_ any, spec string, found review.Findings, err error) {
-	if spec, err = decode(raw, object); err == nil {
-		return object, spec, review.Review(object, o.Known), nil
+// read decodes an object and reviews it. If fields have the wrong type, it reviews the others, and the object has at least one error.
+func (o *Options) read(kind string, raw []byte, object any) (_ any, found review.Findings, err error) {
+	if utiljson.Unmarshal(raw, object) == nil {
+		return object, review.Review(object, o.Known), nil
 	}
 	object, found, err = review.JSON(kind, raw, o.Known)
 	if err == nil && len(found.Errors) == 0 {
 		found.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "does not have the type of its fields")}
 	}
-	return object, "", found, err
+	return object, found, err
 }
 
 // compare reviews the changes of an update. If the old object cannot be decoded, or has too many parts, all errors count. Without
 // errors, there is nothing to compare, and the old object is not decoded.
 func (o *Options) compare(v *verdict, req *admissionv1.AdmissionRequest, object, old any) {
 	if len(v.Errors) > 0 && parts(req.OldObject.Raw) <= maxParts {
-		old, _, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
+		old, before, err := o.read(req.Kind.Kind, req.OldObject.Raw, old)
 		if err != nil {
 			return
 		}
