@@ -21,7 +21,10 @@ func (v *value) markdown() []byte {
 
 // settingValues describes how to set values.
 const settingValues = "Set them with `helm install --set NAME=VALUE`, or in a file given with `--values`. Names that Node Feature Discovery's chart\n" +
-	"has mean the same here. Values that are misspelled or of the wrong type are rejected, and the message says where.\n"
+	"has mean the same here. The schema rejects unknown names and wrong types, and the\n" +
+	"message says where. It does not know the keys of `worker.config` (the worker logs a warning about one that it does not know), other\n" +
+	"keys in `controller.config` (so does the controller), and objects of Kubernetes such as `resources` (the API server checks them).\n" +
+	"`assay lint` checks both configurations.\n"
 
 //go:embed readme.md
 var introduction []byte

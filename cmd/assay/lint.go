@@ -47,9 +47,9 @@ func newLint() *cobra.Command {
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
 NodeFeatureSchedulingPolicies, configurations of the worker and the controller, ConfigMaps with these, and the annotations
-by which pods and workloads require features. It skips other objects and names them. The cluster rejects objects with errors,
-and programs do not start with configurations that have errors. Warnings are about what the author probably did not intend.
-Templates that rules are based on are read from the files.
+by which pods and workloads require features. It skips other objects and names them. Errors are what the cluster rejects or drops,
+such as the first of two equal keys. Programs do not start with configurations that have errors, and do not load them later.
+Warnings mark objects that are valid but probably not what you meant. Bases are read from the files, and templates of a base's name among them.
 
 Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the files could not be listed.`,
 		Example: `  assay lint rules/
@@ -65,7 +65,7 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 		RunE: f.run,
 	}
 	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite the files where the meaning stays the same: short forms to long ones, matchOn to matchFeatures, ids in lower case")
-	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "report rules that NFD would drop at run time as errors, as with admission.strict")
+	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "report rules that NFD accepts but ignores on nodes as errors, as with webhook.strict of the chart")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
 	cmd.Flags().BoolVar(&f.names, "ids", true, "check PCI and USB ids against their databases")

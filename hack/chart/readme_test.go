@@ -4,8 +4,12 @@ import (
 	"encoding/xml"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
 )
 
 // TestReadmeNamesEveryValue compares the chart's README with the values.
@@ -55,4 +59,39 @@ func TestIconIsInTheRepository(t *testing.T) {
 	if err := xml.Unmarshal(data, &svg); err != nil || svg.XMLName.Local != "svg" {
 		t.Errorf("the icon is not an SVG: %v, %v", svg, err)
 	}
+}
+
+// TestMisspelledValuesAreRejected checks what docs/values.md says: the schema rejects a name that it does not know, in each object of values but the
+// configuration of the controller, in which the controller ignores unknown keys of other versions with a warning.
+func TestMisspelledValuesAreRejected(t *testing.T) {
+	var walk func(path []string, schema map[string]any)
+	checked := 0
+	walk = func(path []string, schema map[string]any) {
+		properties, _ := schema["properties"].(map[string]any)
+		if properties == nil || slices.Equal(path, []string{"controller", "config"}) {
+			return
+		}
+		checked++
+		values := map[string]any{"misspelled": 1}
+		for _, name := range slices.Backward(path) {
+			values = map[string]any{name: values}
+		}
+		if err := valuesError(t, values); err == nil || !strings.Contains(err.Error(), "misspelled") {
+			t.Errorf("%s.misspelled: %v", strings.Join(path, "."), err)
+		}
+		for name, below := range properties {
+			walk(append(slices.Clone(path), name), below.(map[string]any))
+		}
+	}
+	walk(nil, readValues(t, filepath.Join(chartDir, "values.schema.json")))
+	if checked < 40 {
+		t.Errorf("only %d objects were checked", checked)
+	}
+}
+
+// valuesError returns the error of the chart's schema for values.
+func valuesError(t *testing.T, values map[string]any) error {
+	t.Helper()
+	_, err := chartutil.ToRenderValues(load(t), values, common.ReleaseOptions{Name: "assay", Namespace: "assay-system"}, common.DefaultCapabilities)
+	return err
 }

@@ -1,6 +1,6 @@
 // Package nodefeature caches NodeFeatures with their features decoded to shared facts.
 //
-// A NodeFeature of a large server has 130 kB of JSON or 400 kB of Go maps, and most of it is the same on all servers of a kind. The
+// A NodeFeature of a large server is about 130 kB of JSON or 400 kB of Go maps, and most of it is the same on all servers of a kind. The
 // NodeFeature type of this package decodes the same JSON to one pointer to facts that equal nodes share. Informers decode to it if
 // it is registered with a scheme in place of the API type.
 package nodefeature

@@ -71,7 +71,7 @@ func TestDoctor(t *testing.T) {
 				d.controller.Spec.Replicas = ptr.To[int32](0)
 				d.update(t, d.controller)
 			},
-			code: 1, want: "BAD  Deployment assay-system/assay-controller is scaled to 0 replicas: no Node is labeled",
+			code: 1, want: "BAD  Deployment assay-system/assay-controller is scaled to 0 replicas: labels are not updated",
 		},
 		"The holder of the Lease is dead": {
 			damage: func(t *testing.T, d *doctored) {
@@ -86,7 +86,7 @@ func TestDoctor(t *testing.T) {
 				d.controller.Spec.Template.Spec.Containers[0].Args = []string{"controller", "--instance=second"}
 				d.update(t, d.controller)
 			},
-			code: 1, want: "BAD  no replica of the controller holds Lease assay-system/second.nfd-master.nfd.kubernetes.io: no Node is labeled",
+			code: 1, want: "BAD  no replica of the controller holds Lease assay-system/second.nfd-master.nfd.kubernetes.io: labels are not updated",
 		},
 		"NFD holds the Lease": {
 			damage: func(t *testing.T, d *doctored) {

@@ -40,14 +40,14 @@ func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease,
 	name, pod := "Lease "+leader.Lease, leader.Pod
 	if pod == "" {
 		if d.Status.ReadyReplicas > 0 { // otherwise the Deployment is already reported
-			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: no Node is labeled", name), logs)
+			e.report(check, Error, fmt.Sprintf("no replica of the controller holds %s: labels are not updated", name), logs)
 		}
 		return
 	}
 	age := leader.Renewed
 	switch {
 	case !leader.Alive:
-		e.report(check, Error, fmt.Sprintf("%s is held by %s, which has not renewed it for %s: the holder is dead and no Node is labeled", name, pod, ago(age)), logs)
+		e.report(check, Error, fmt.Sprintf("%s is held by %s, which has not renewed it for %s: the holder is dead and labels are not updated", name, pod, ago(age)), logs)
 	case !own[pod]:
 		e.report(check, Error, fmt.Sprintf("%s is held by %s, which is not a pod of Deployment %s: the controller waits for it", name, pod, d.Name),
 			"Stop the other controller, for example NFD's master")

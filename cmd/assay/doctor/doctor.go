@@ -151,7 +151,7 @@ func (e *examination) agents() []*appsv1.DaemonSet {
 
 // purpose describes what does not work if a component is not running.
 var purpose = map[string]string{
-	"controller": "no Node is labeled",
+	"controller": "labels are not updated",
 	"webhook":    "errors in rules are accepted without a message",
 	"extender":   "the scheduler cannot check the features that pods require",
 	"scheduler":  "pods with schedulerName: assay are not placed",
@@ -179,7 +179,7 @@ func (e *examination) deployment(ctx context.Context, d *appsv1.Deployment) erro
 		e.report(part, Error, consequence(name+" is scaled to 0 replicas", part),
 			fmt.Sprintf("kubectl -n %s scale deployment %s --replicas=1", d.Namespace, d.Name))
 	case ready < want:
-		text := fmt.Sprintf("%s has %d of %s ready", name, ready, clip.Count(int(want), "replica"))
+		text := fmt.Sprintf("%s has %d of %d replicas ready", name, ready, want)
 		level := Warning
 		if ready == 0 {
 			level, text = Error, consequence(text, part)

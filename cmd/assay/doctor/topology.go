@@ -36,7 +36,7 @@ func (e *examination) topology(ctx context.Context) error {
 		return err
 	}
 	if want, ready := d.Status.DesiredNumberScheduled, d.Status.NumberReady; ready < want {
-		e.report(check, Warning, fmt.Sprintf("DaemonSet %s/%s has %d of %s ready", d.Namespace, d.Name, ready, clip.Count(int(want), "pod")),
+		e.report(check, Warning, fmt.Sprintf("DaemonSet %s/%s has %d of %d pods ready", d.Namespace, d.Name, ready, want),
 			fmt.Sprintf("kubectl -n %s describe daemonset %s", d.Namespace, d.Name))
 	}
 	if err := e.otherUpdater(ctx); err != nil {

@@ -1,0 +1,196 @@
+package docs_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// written are the pages that people write, with the README.
+func written(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return slices.Contains(generated, file) })
+	return append(files, "../README.md")
+}
+
+// valueName matches the name of a value of the chart, as in `controller.enableTaints=true` and --set controller.enableTaints=true.
+var valueName = regexp.MustCompile("[`, ='](([a-z][A-Za-z]*)(?:\\.[a-z][A-Za-z]*)+)")
+
+// isFile matches names that look like values and are files, hosts or features.
+var isFile = regexp.MustCompile(`\.(yaml|yml|md|go|json|conf|io|dev|com|sh|tgz|tpl|d|sock)$`)
+
+// TestValuesThatPagesNameExist looks up each value of the chart that a page, or the help of a command, names.
+func TestValuesThatPagesNameExist(t *testing.T) {
+	var schema map[string]any
+	if err := json.Unmarshal([]byte(read(t, "../charts/assay/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range append(written(t), "cli.md") {
+		for _, match := range valueName.FindAllStringSubmatch(read(t, file), -1) {
+			name, top := match[1], match[2]
+			if property(schema, top) == nil || isFile.MatchString(name) {
+				continue
+			}
+			found++
+			if !hasValue(schema, strings.Split(name, ".")) {
+				t.Errorf("%s names the value %s, which the chart does not have", file, name)
+			}
+		}
+	}
+	if found < 80 {
+		t.Errorf("only %d names of values were found; how are they written now?", found)
+	}
+}
+
+// property returns the schema of a property, or nil.
+func property(schema map[string]any, name string) map[string]any {
+	properties, _ := schema["properties"].(map[string]any)
+	child, _ := properties[name].(map[string]any)
+	return child
+}
+
+// hasValue reports whether there is a value with this path. A value without properties of its own, such as resources, may contain anything.
+func hasValue(schema map[string]any, path []string) bool {
+	for _, name := range path {
+		if schema["properties"] == nil {
+			return true
+		}
+		if schema = property(schema, name); schema == nil {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	// flagName matches a flag in a sentence or a command.
+	flagName = regexp.MustCompile("[` ](--[a-z][a-z-]+[a-z])")
+	// declaredFlag matches the declaration of a flag in the code of a program.
+	declaredFlag = regexp.MustCompile(`(?s)(?:Var|VarP|Func|Bool|String|Int|Duration|MarkDeprecated|MarkHidden)\([^"()]{0,80}"([a-z][a-z-]+)"|(?:[Nn]ame: +|(?:[fF]lag|gate)\("|listFlag\(fs, )"?([a-z][a-z-]+)"|"--([a-z][a-z-]+)[" =]`)
+)
+
+// foreignFlags are flags of other programs that the pages use.
+var foreignFlags = map[string]string{
+	"kubectl": "all all-namespaces as containers dry-run field-manager field-selector filename for force from-file grace-period ignore-not-found image kubeconfig " +
+		"namespace overwrite patch patch-file replicas selector server-side show-labels subresource timeout token type validate watch wait serviceaccount clusterrole " +
+		"kustomize request-timeout cascade context sort-by duration types",
+	"helm":                    "create-namespace set set-string set-json set-file values version take-ownership wait reuse-values reset-then-reuse-values dry-run no-hooks devel verify keyring",
+	"kubelet and API server":  "register-with-taints node-labels admission-control-config-file config feature-gates enable-admission-plugins emulated-version root-dir",
+	"sha256sum":               "check ignore-missing",
+	"cosign, git, ctr, crane": "key signature insecure-ignore-tlog type sig tag depth branch signer base64-decode",
+}
+
+// TestFlagsThatPagesNameExist looks up each flag that a page names in the code of the programs.
+func TestFlagsThatPagesNameExist(t *testing.T) {
+	known := map[string]bool{"help": true}
+	for _, dir := range []string{"../cmd", "../internal", "../settings", "../controller", "../test", "../hack"} {
+		for _, match := range declaredFlag.FindAllStringSubmatch(sources(t, dir), -1) {
+			known[match[1]+match[2]+match[3]] = true
+		}
+	}
+	for _, names := range foreignFlags {
+		for _, name := range strings.Fields(names) {
+			known[name] = true
+		}
+	}
+	found := 0
+	for _, file := range written(t) {
+		for _, match := range flagName.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			if !known[strings.TrimPrefix(match[1], "--")] {
+				t.Errorf("%s names the flag %s, which no program declares", file, match[1])
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d flags were found; how are they written now?", found)
+	}
+}
+
+// quotedMessage matches the first column of the table of messages.
+var quotedMessage = regexp.MustCompile("(?m)^\\| `([^`]{8,})`(?: on an? [a-z]+)? \\| ")
+
+// TestTroubleshootingQuotesRealMessages looks up the messages that the sections on errors and warnings quote.
+func TestTroubleshootingQuotesRealMessages(t *testing.T) {
+	_, page, _ := strings.Cut(read(t, "troubleshooting.md"), "\n## Errors in rules\n")
+	page, _, _ = strings.Cut(page, "\n## Events")
+	code := sources(t, "../rules") + sources(t, "../api")
+	found := 0
+	for _, match := range quotedMessage.FindAllStringSubmatch(page, -1) {
+		found++
+		text := match[1]
+		for _, argument := range []string{" …?", " rakc", "9999", `"now" `} { // the code has a verb for these
+			if before, after, ok := strings.Cut(text, argument); ok {
+				text = before
+				if len(after) > len(before) {
+					text = after
+				}
+			}
+		}
+		if !strings.Contains(code, text) {
+			t.Errorf("the page quotes %q, and no code has %q", match[1], text)
+		}
+	}
+	if found < 7 {
+		t.Errorf("only %d messages were found", found)
+	}
+}
+
+var (
+	// recorded matches an attribute of an instance, or of a feature, in a recorded NodeFeature.
+	recorded = regexp.MustCompile(`(?m)^ +([A-Za-z_.]+): "?([^"\n{}\[\]]+?)"?$`)
+	// compared matches a term that compares an element with values.
+	compared = regexp.MustCompile(`([A-Za-z_.]+): \{op: In, value: \[([^\]]*)\]`)
+)
+
+// TestValuesInExamplesCanOccur compares the values in the examples with those that machines of test/hosts publish: a value that occurs there
+// in another case only, such as ACTIVE for the state of a port, is never found.
+func TestValuesInExamplesCanOccur(t *testing.T) {
+	machines, err := filepath.Glob("../test/hosts/*/nodefeature.yaml")
+	if err != nil || len(machines) < 5 {
+		t.Fatalf("%d machines: %v", len(machines), err)
+	}
+	exact, folded := map[string]bool{}, map[string]string{}
+	for _, file := range machines {
+		for _, match := range recorded.FindAllStringSubmatch(read(t, file), -1) {
+			key := match[1] + "=" + match[2]
+			exact[key], folded[strings.ToLower(key)] = true, match[2]
+		}
+	}
+	examples, err := filepath.Glob("../examples/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := filepath.Glob("../library/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, file := range slices.Concat(written(t), examples, library) {
+		for _, match := range compared.FindAllStringSubmatch(read(t, file), -1) {
+			for value := range strings.SplitSeq(match[2], ",") {
+				value = strings.Trim(value, `"' `)
+				key := match[1] + "=" + value
+				if exact[key] {
+					checked++
+				} else if real := folded[strings.ToLower(key)]; real != "" && !wrongOnPurpose[key] {
+					t.Errorf("%s compares %s with %q; machines have %q", file, match[1], value, real)
+				}
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d values were compared with those of machines", checked)
+	}
+}
+
+// wrongOnPurpose are values of examples that show a warning.
+var wrongOnPurpose = map[string]bool{"vendor=10DE": true}
