@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 // memoryPercent is the percentage of the memory limit at which garbage collection becomes more frequent. The rest is for memory
@@ -42,7 +40,7 @@ const (
 )
 
 // giveBack returns unused memory to the system whenever the manager becomes idle, until the context ends: after the start, or after a
-// change of many nodes, garbage and code that is not needed any more are more than half of its memory.
+// change of many nodes, garbage is more than half of its memory.
 func giveBack(ctx context.Context) {
 	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	tick := time.NewTicker(restInterval)
@@ -52,7 +50,6 @@ func giveBack(ctx context.Context) {
 		now := allocated[0].Value.Uint64()
 		if rests(before, given, now) {
 			debug.FreeOSMemory()
-			memory.ForgetCode()
 			given = now
 		}
 		before = now

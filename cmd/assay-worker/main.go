@@ -20,7 +20,6 @@ import (
 
 func main() {
 	memory.Tune()
-	memory.ForgetCode() // the code of package initialization
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -62,7 +61,6 @@ func execute(ctx context.Context, w interface {
 	Run(ctx context.Context, stdout io.Writer) error
 }, err error, log *slog.Logger, name string, stdout io.Writer) int {
 	if err == nil {
-		memory.ForgetCode() // the code that reads flags and configuration
 		err = w.Run(ctx, stdout)
 	}
 	if err != nil {

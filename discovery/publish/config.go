@@ -42,16 +42,11 @@ type Config struct {
 	UserAgent string
 	// Transport replaces the connection to the server in tests; nil: none.
 	Transport http.RoundTripper
-	// Connected is called after a connection has been made, from any goroutine; can be nil. TLS handshakes touch a lot of code,
-	// which is not needed afterwards.
-	Connected func()
 }
 
 // Same reports whether both configurations lead to the same server as the same user.
 func (c *Config) Same(other *Config) bool {
-	a, b := *c, *other
-	a.Connected, b.Connected = nil, nil
-	return reflect.DeepEqual(a, b)
+	return reflect.DeepEqual(c, other)
 }
 
 // serviceAccountDir is the directory in which the kubelet mounts a pod's credentials.
@@ -210,9 +205,6 @@ func (c *Config) transport() (http.RoundTripper, error) {
 		return c.Transport, nil
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure} //nolint:gosec // requested by the user
-	if c.Connected != nil {
-		conf.VerifyConnection = func(tls.ConnectionState) error { c.Connected(); return nil }
-	}
 	if len(c.CA) > 0 {
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(c.CA) {

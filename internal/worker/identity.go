@@ -9,7 +9,6 @@ import (
 
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/internal/worker/memory"
 )
 
 const (
@@ -44,7 +43,7 @@ func clusterConfig(opt *Options) (*publish.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w", err)
 	}
-	c.UserAgent, c.Connected = "assay-worker/"+build.Version(), memory.ForgetCode
+	c.UserAgent = "assay-worker/" + build.Version()
 	return c, nil
 }
 

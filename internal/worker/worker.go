@@ -211,7 +211,6 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 	glance := false
 	for due := true; ; {
 		if c, changed := w.discover(ctx, glance, names...); changed && ctx.Err() == nil {
-			memory.ForgetCode() // code of the sources, before the code for publishing is mapped
 			w.publishing.hand(c)
 		}
 		if due && w.config.SleepInterval > 0 {

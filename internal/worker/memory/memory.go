@@ -43,7 +43,6 @@ func GiveBack() {
 		debug.SetMemoryLimit(inUse() + restingGarbage)
 		debug.SetGCPercent(-1)
 	}
-	ForgetCode()
 }
 
 // inUse returns the memory that counts against the limit, see debug.SetMemoryLimit.
