@@ -57,8 +57,9 @@ func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(e.ID, err)
 			}
-			in, _, _ := gather.Input(gather.Policy{Namespace: "assay-system"}, gather.Node{Name: "node-1"}, nil, published, nil)
-			for _, r := range program.Eval(in).Rules() {
+			node := gather.Node{Name: "node-1"}
+			selected, _ := gather.Select(gather.Policy{Namespace: "assay-system"}, node, nil, published)
+			for _, r := range program.Eval(selected.Input(node, nil)).Rules() {
 				n := tried[r.Rule]
 				if r.Matched {
 					n[1]++

@@ -141,7 +141,8 @@ func (c *testCase) run(t *testing.T) (*suite.Expectation, string) {
 		})
 	}
 	node := gather.Node{Name: cmp.Or(c.settings.Node, "node-1"), Labels: c.settings.NodeLabels}
-	in, _, _ := gather.Input(gather.Policy{Keys: opt.Keys}, node, nil, published, nil)
+	selected, _ := gather.Select(gather.Policy{Keys: opt.Keys}, node, nil, published)
+	in := selected.Input(node, nil)
 	program := rules.Link(opt, sets...)
 	outcome := program.Eval(in)
 

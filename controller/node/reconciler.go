@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.reportLeftOut(ctx, &node, state.LeftOut)
 	outcome := r.eval(linked.Program, state.Input)
-	generation, due := r.nudge(&node, state.Features, known)
+	generation, due := r.nudge(&node, state.Features.All(), known)
 	wish := r.plan(&node, outcome, generation)
 	j := &judge{
 		r: r, node: &node, known: known, state: state, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),

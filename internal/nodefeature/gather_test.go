@@ -52,7 +52,8 @@ func published(t testing.TB) *nodefeature.NodeFeature {
 
 // input returns the input of rules as the controller keeps it.
 func input(node *corev1.Node, list ...*nodefeature.NodeFeature) rules.Input {
-	in := gather.Merge(gather.Policy{}, gather.Stored(node), list, nodefeature.Interner())
+	selected, _ := gather.Select(gather.Policy{}, gather.Stored(node), nil, list) // without namespaces there is no error
+	in := selected.Input(gather.Stored(node), nodefeature.Interner())
 	in.Labels = nodefeature.ShareLabels(in.Labels)
 	return in
 }

@@ -128,29 +128,63 @@ func (p Policy) Ignores(f Published, node Node, namespaces Namespaces) (why stri
 	return "", nil
 }
 
-// Select returns the NodeFeatures that count for a node, in merge order, and those that would if they could be used: see Published.Err.
-func Select[T Object](p Policy, node Node, namespaces Namespaces, all []T) (use, left []T, err error) {
+// Selection are the NodeFeatures that count for a node. Only Select makes one, so that no input of rules has others.
+type Selection[T Object] struct {
+	policy    Policy
+	use, left []T
+}
+
+// Select returns the NodeFeatures that count for a node among all that name it, in any order. Without Policy.Namespaces, namespaces can be
+// nil and there is no error.
+func Select[T Object](p Policy, node Node, namespaces Namespaces, all []T) (Selection[T], error) {
+	s := Selection[T]{policy: p}
 	for _, f := range all {
 		published := f.Published()
 		why, err := p.Ignores(published, node, namespaces)
 		switch {
 		case err != nil:
-			return nil, nil, err
+			return Selection[T]{}, err
 		case why != "":
 		case published.Err != nil:
-			left = append(left, f)
+			s.left = append(s.left, f)
 		default:
-			use = append(use, f)
+			s.use = append(s.use, f)
 		}
 	}
-	Sort(p, use)
-	return use, left, nil
+	s.sort()
+	return s, nil
 }
 
-// Sort sorts NodeFeatures of one node in merge order, in which the last one wins: Assay's own namespace first, then by name, of which
-// those without an object have none, then by namespace, as in NFD.
-func Sort[T Object](p Policy, list []T) {
-	slices.SortStableFunc(list, func(a, b T) int { return p.compare(a.Published(), b.Published()) })
+// All returns the NodeFeatures that count, in merge order.
+func (s Selection[T]) All() []T { return s.use }
+
+// Left returns the NodeFeatures that would count if they could be used: see Published.Err.
+func (s Selection[T]) Left() []T { return s.left }
+
+// With returns the selection with what the worker of the node published last, which counts for a while after it was deleted.
+func (s Selection[T]) With(deleted T) Selection[T] {
+	s.use = append(slices.Clone(s.use), deleted)
+	s.sort()
+	return s
+}
+
+// Reread returns the selection with what read returns for each NodeFeature that counts.
+func Reread[T, U Object](s Selection[T], read func(T) (U, error)) (Selection[U], error) {
+	out := Selection[U]{policy: s.policy}
+	for _, f := range s.use {
+		now, err := read(f)
+		if err != nil {
+			return Selection[U]{}, err
+		}
+		out.use = append(out.use, now)
+	}
+	return out, nil
+}
+
+// sort sorts in merge order, in which the last one wins: Assay's own namespace first, then by name, of which those without an object have
+// none, then by namespace, as in NFD.
+func (s Selection[T]) sort() {
+	slices.SortStableFunc(s.use, func(a, b T) int { return s.policy.compare(a.Published(), b.Published()) })
 }
 
 func (p Policy) compare(a, b Published) int {
@@ -163,25 +197,20 @@ func (p Policy) compare(a, b Published) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 }
 
-// Input returns the input of rules for a node from all NodeFeatures that name it, in any order. Left are those that would count if they could
-// be used. The interner shares facts between nodes; nil shares none. Without Policy.Namespaces, namespaces can be nil and there is no error.
-func Input[T Object](p Policy, node Node, namespaces Namespaces, all []T, interner *facts.Interner) (in rules.Input, left []T, err error) {
-	use, left, err := Select(p, node, namespaces, all)
-	return Merge(p, node, use, interner), left, err
-}
-
 // CountsDriver reports whether the devices of a DRA driver count.
 func (p Policy) CountsDriver(name string) bool {
 	return len(p.Drivers) == 0 || slices.Contains(p.Drivers, name)
 }
 
-// Merge is the second half of Input: it merges the NodeFeatures that count for a node, as Select returns them. The features of the stored
-// Node win over published ones of the same name, and rules with featureSources do not read them. Published features of devices are
-// ignored in a cluster, so that no publisher can invent devices; without a cluster, a file of features can have them.
-func Merge[T Object](p Policy, node Node, list []T, interner *facts.Interner) rules.Input {
+// Input returns the input of rules for a node. It is the only function that makes one from stored objects. The features of the stored Node
+// win over published ones of the same name, and rules with featureSources do not read them. Published features of devices are ignored in a
+// cluster, so that no publisher can invent devices; without a cluster, a file of features can have them. The interner shares facts between
+// nodes; nil shares none.
+func (s Selection[T]) Input(node Node, interner *facts.Interner) rules.Input {
+	p := s.policy
 	in := rules.Input{Node: p.node(node)}
-	all := make([]*facts.Facts, 0, len(list)+1)
-	for _, object := range list {
+	all := make([]*facts.Facts, 0, len(s.use)+1)
+	for _, object := range s.use {
 		f := object.Published()
 		if node.Object != nil || node.Devices != nil {
 			f.Facts = f.Facts.WithoutDevices(interner)

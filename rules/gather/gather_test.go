@@ -10,17 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
 )
+
+func input(p gather.Policy, node gather.Node, published ...gather.Published) rules.Input {
+	selected, _ := gather.Select(p, node, nil, published) // without namespaces there is no error
+	return selected.Input(node, nil)
+}
 
 // Go iterates over a map in random order; the label must not depend on it.
 func TestGatherGivesOneResultForALabelInBothSpellings(t *testing.T) {
 	const key = "feature.node.kubernetes.io/plain"
 	published := []gather.Published{{Name: "vendor", Facts: facts.Merge(nil), Labels: map[string]string{"plain": "bare", key: "spelled"}}}
 	for range 100 {
-		if got := gather.Merge(gather.Policy{}, gather.Node{}, published, nil).Labels[key]; got != "spelled" {
+		if got := input(gather.Policy{}, gather.Node{}, published...).Labels[key]; got != "spelled" {
 			t.Fatalf("%s is %q, want the value of the key that is spelled out", key, got)
 		}
 	}
@@ -40,7 +46,7 @@ func TestResourcesThatRulesWroteAreNoFeatures(t *testing.T) {
 		"two": "example.com/licenses feature.node.kubernetes.io/sgx nvidia.com/gpu",
 	} {
 		policy := gather.Policy{Record: plan.Record{Instance: instance}}
-		in := gather.Merge(policy, gather.Stored(node), []gather.Published{}, nil)
+		in := input(policy, gather.Stored(node))
 		if got := strings.Join(in.Facts.Feature("kubernetes.allocatable").Attributes.Names(), " "); got != want {
 			t.Errorf("instance %q reads the resources %s, want %s", instance, got, want)
 		}
@@ -68,7 +74,7 @@ func TestPublishedDevicesAreIgnoredInACluster(t *testing.T) {
 		"a file without a cluster": {gather.Node{Name: "n"}, "1", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := gather.Merge(gather.Policy{}, tt.node, published, nil)
+			in := input(gather.Policy{}, tt.node, published...)
 			count := func(feature string) string {
 				if f := in.Facts.Feature(feature); f != nil {
 					return strconv.Itoa(f.Instances.Len())

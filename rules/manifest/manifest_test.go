@@ -142,7 +142,9 @@ func TestMergesInNFDsOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, _, _ := gather.Input(gather.Policy{Namespace: "own"}, gather.Node{Name: "n"}, nil, list, nil)
+	node := gather.Node{Name: "n"}
+	selected, _ := gather.Select(gather.Policy{Namespace: "own"}, node, nil, list)
+	in := selected.Input(node, nil)
 	want := map[string]string{"x": "last", "y": "middle", "z": "first"}
 	if diff := cmp.Diff(want, in.Facts.Feature("a.b").Attributes.Map()); diff != "" {
 		t.Error(diff)

@@ -164,11 +164,11 @@ func (r *Runner) eval(t *Test) (*rules.Outcome, []problem, error) {
 	if t.settings.Node != "" {
 		node.Name = t.settings.Node
 	}
-	in, left, err := gather.Input(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list, r.interner)
-	for _, p := range left {
+	selected, err := gather.Select(gather.Policy{Namespace: "assay-system", Keys: opt.Keys}, node, nil, list)
+	for _, p := range selected.Left() {
 		return nil, nil, fmt.Errorf("NodeFeature %q cannot be used: %w", p.Name, p.Err)
 	}
-	return compiled.Program.Eval(in), compiled.problems, err
+	return compiled.Program.Eval(selected.Input(node, r.interner)), compiled.problems, err
 }
 
 func (r *Runner) published(path string) ([]manifest.Published, error) {

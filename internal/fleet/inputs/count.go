@@ -20,16 +20,16 @@ type LeftOut struct {
 
 // list returns the cached NodeFeatures that count for a node, in merge order, and those that are ignored because of an error or a
 // limit.
-func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out []*nodefeature.NodeFeature, left []LeftOut, err error) {
+func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out gather.Selection[*nodefeature.NodeFeature], left []LeftOut, err error) {
 	all, err := n.index.Of(node.Name)
 	if err != nil {
-		return nil, nil, err
+		return out, nil, err
 	}
 	for i, f := range all {
 		all[i] = n.replaced(f)
 	}
-	out, unusable, err := gather.Select(n.opt.Policy, gather.Stored(node), n.namespaces(ctx), all)
-	for _, f := range unusable {
+	out, err = gather.Select(n.opt.Policy, gather.Stored(node), n.namespaces(ctx), all)
+	for _, f := range out.Left() {
 		left = append(left, LeftOut{f, f.Spec.Features.Err})
 	}
 	return out, left, err

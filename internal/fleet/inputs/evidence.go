@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/gather"
 )
 
@@ -22,8 +21,8 @@ var ErrStale = errors.New("the cache is stale; retrying")
 // confirmLost reads from the API server each object that counted the last time and is no longer in the cache (ignored objects are
 // in the cache and do not count), and the first time also the worker's object: the cache may have been filled from an incomplete
 // list.
-func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, list []*nodefeature.NodeFeature, left []LeftOut) error {
-	seen := (&State{Features: list, LeftOut: left}).objects()
+func (n *Nodes) confirmLost(ctx context.Context, node *corev1.Node, m *memory, s *State) error {
+	seen := s.objects()
 	before := m.seen
 	if before == nil {
 		before = []client.ObjectKey{{Namespace: n.opt.Policy.Namespace, Name: node.Name}}
@@ -145,7 +144,7 @@ var nodeFeatureList = nfdv1alpha1.GroupVersion.WithKind("NodeFeatureList")
 // objects returns the objects that a State was made from.
 func (s *State) objects() map[client.ObjectKey]bool {
 	seen := map[client.ObjectKey]bool{}
-	for _, f := range s.Features {
+	for _, f := range s.Features.All() {
 		seen[client.ObjectKeyFromObject(f)] = true
 	}
 	for _, left := range s.LeftOut {

@@ -92,7 +92,7 @@ type State struct {
 	Node  *corev1.Node
 	Input rules.Input
 	// Features are the NodeFeatures that count, in merge order.
-	Features []*nodefeature.NodeFeature
+	Features gather.Selection[*nodefeature.NodeFeature]
 	LeftOut  []LeftOut
 	// Own is the object of the node's worker, the last one seen while Held; nil: there is none, or it is left out.
 	Own *nodefeature.NodeFeature
@@ -133,14 +133,14 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 	if s.Features, s.LeftOut, err = n.list(ctx, node); err != nil {
 		return State{}, err
 	}
-	if err := n.confirmLost(ctx, node, m, s.Features, s.LeftOut); err != nil {
+	if err := n.confirmLost(ctx, node, m, &s); err != nil {
 		return State{}, err
 	}
 	n.hold(m, &s)
 	s.Devices = n.opt.Devices.Of(node.Name, node.UID)
 	if from := versions(&s); !slices.Equal(from, m.from) {
 		m.from = from
-		input := gather.Merge(n.opt.Policy, s.node(), s.Features, nodefeature.Interner())
+		input := s.Features.Input(s.node(), nodefeature.Interner())
 		if input.Labels = nodefeature.ShareLabels(input.Labels); !sameInput(m.input, input) { // otherwise others already hold a reference to it
 			m.input = input
 		}
@@ -151,9 +151,9 @@ func (n *Nodes) Of(ctx context.Context, node *corev1.Node) (State, error) {
 
 // versions returns what the input of a node is built from.
 func versions(s *State) []version {
-	out := make([]version, 0, 1+len(s.Features))
+	out := make([]version, 0, 1+len(s.Features.All()))
 	out = append(out, version{s.Node.ResourceVersion, s.Devices.Facts})
-	for _, f := range s.Features {
+	for _, f := range s.Features.All() {
 		out = append(out, version{f.ResourceVersion, f.Spec.Features.Facts})
 	}
 	return out
@@ -179,7 +179,7 @@ func (n *Nodes) OnDevices(f func(node string)) {
 // hold adds the features of a deleted worker's object, as long as they count.
 func (n *Nodes) hold(m *memory, s *State) {
 	last := n.takeLast(m)
-	for _, f := range s.Features {
+	for _, f := range s.Features.All() {
 		if n.own(f) {
 			m.own, m.lostAt, m.unseen = f, time.Time{}, false
 			s.Own = f
@@ -216,8 +216,7 @@ func (n *Nodes) addLast(m *memory, s *State, blind bool) {
 		return
 	}
 	s.Own = m.own
-	s.Features = append(s.Features, m.own)
-	gather.Sort(n.opt.Policy, s.Features)
+	s.Features = s.Features.With(m.own)
 }
 
 // vanished remembers the worker's object of a node when it is deleted.

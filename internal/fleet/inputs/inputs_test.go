@@ -124,12 +124,12 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if own := tc.object == "own/n"; own != (s.Held == time.Minute) || own != (len(s.Features) == 2) {
-				t.Errorf("%d objects count, held for %s", len(s.Features), s.Held)
+			if own := tc.object == "own/n"; own != (s.Held == time.Minute) || own != (len(s.Features.All()) == 2) {
+				t.Errorf("%d objects count, held for %s", len(s.Features.All()), s.Held)
 			}
 			clock.Step(time.Minute)
-			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != 0 || len(s.Features) != 1 {
-				t.Errorf("after the grace period: %d objects, held for %s, %v", len(s.Features), s.Held, err)
+			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != 0 || len(s.Features.All()) != 1 {
+				t.Errorf("after the grace period: %d objects, held for %s, %v", len(s.Features.All()), s.Held, err)
 			}
 		})
 	}
@@ -150,8 +150,8 @@ func TestAnObjectThatCameAndWentBetweenTwoLooksIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Features) != 1 || s.Features[0].ResourceVersion != "2" || s.Held == 0 {
-		t.Errorf("not the last one is held for %s: %v", s.Held, s.Features)
+	if len(s.Features.All()) != 1 || s.Features.All()[0].ResourceVersion != "2" || s.Held == 0 {
+		t.Errorf("not the last one is held for %s: %v", s.Held, s.Features.All())
 	}
 }
 
@@ -211,7 +211,7 @@ func TestConfirmStartListsTheObjectsOfAllNodesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	lacking := complete
-	lacking.Features = lacking.Features[:1] // the worker's, which is first
+	lacking.Features, _ = gather.Select(gather.Policy{}, gather.Node{}, nil, complete.Features.All()[:1]) // the worker's, which is first
 	if err := nodes.ConfirmStart(t.Context(), lacking); !errors.Is(err, inputs.ErrStale) {
 		t.Errorf("error %v: the cache was believed", err)
 	}
@@ -225,7 +225,7 @@ func TestConfirmStartListsTheObjectsOfAllNodesOnce(t *testing.T) {
 		t.Errorf("%d lists for a State that lacks nothing", api.lists-before)
 	}
 	workerless := complete
-	workerless.Features = complete.Features[1:]
+	workerless.Features, _ = gather.Select(gather.Policy{}, gather.Node{}, nil, complete.Features.All()[1:])
 	if err := nodes.ConfirmStart(t.Context(), workerless); err != nil || api.lists != before {
 		t.Errorf("%d lists for a State that lacks the worker's object, %v", api.lists-before, err)
 	}
@@ -245,8 +245,8 @@ func TestAnObjectThatDoesNotCountHidesNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Features) != 2 || s.Features[1].Name != "c" {
-		t.Errorf("objects count: %v", s.Features)
+	if len(s.Features.All()) != 2 || s.Features.All()[1].Name != "c" {
+		t.Errorf("objects count: %v", s.Features.All())
 	}
 	if len(s.LeftOut) != 1 || s.LeftOut[0].Object.Name != "b" || nodes.LeftOutOwn(s) != nil {
 		t.Errorf("objects are left out: %v", s.LeftOut)
@@ -279,7 +279,7 @@ func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := len(s.Features) == 1; got != tc.counts {
+			if got := len(s.Features.All()) == 1; got != tc.counts {
 				t.Errorf("counts: %t, want %t", got, tc.counts)
 			}
 		})

@@ -102,7 +102,7 @@ func TestAnInputThatIsKeptIsTheOneOfNow(t *testing.T) {
 			}
 		}
 		policy := gather.Policy{Namespace: "own"}
-		want, _, err := gather.Input(policy, gather.Stored(node), nil, all, nil)
+		selected, err := gather.Select(policy, gather.Stored(node), nil, all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestAnInputThatIsKeptIsTheOneOfNow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(content(want), content(got.Input)); diff != "" {
+		if diff := cmp.Diff(content(selected.Input(gather.Stored(node), nil)), content(got.Input)); diff != "" {
 			t.Fatalf("%s (-merged now +kept):\n%s", name, diff)
 		}
 	}

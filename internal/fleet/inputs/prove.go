@@ -24,16 +24,11 @@ import (
 // interner hold. It costs a request for each of them; the content of a feature set proves itself, because its name is its digest. The
 // error is ErrStale if the API server has other versions than the State.
 func (n *Nodes) Prove(ctx context.Context, s State) (*Proof, error) {
-	p := &Proof{state: s}
-	for _, f := range s.Features {
-		published, err := n.read(ctx, s, f)
-		if err != nil {
-			return nil, err
-		}
-		p.published = append(p.published, published)
+	published, err := gather.Reread(s.Features, func(f *nodefeature.NodeFeature) (gather.Published, error) { return n.read(ctx, s, f) })
+	if err != nil {
+		return nil, err
 	}
-	p.Input = gather.Merge(n.opt.Policy, s.node(), p.published, nil)
-	return p, nil
+	return &Proof{Input: published.Input(s.node(), nil), state: s, published: published.All()}, nil
 }
 
 // Proof is what the API server has of the NodeFeatures of a State.
@@ -152,7 +147,7 @@ type proven struct {
 // Replace makes the NodeFeatures of a node count as the API server has them, until other versions of them arrive.
 func (n *Nodes) Replace(p *Proof) {
 	n.mu.Lock()
-	for i, f := range p.state.Features {
+	for i, f := range p.state.Features.All() {
 		n.proven[client.ObjectKeyFromObject(f)] = proven{f.ResourceVersion, p.published[i].Facts, p.published[i].Labels}
 	}
 	n.mu.Unlock()

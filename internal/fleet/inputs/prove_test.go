@@ -77,7 +77,7 @@ func TestProveReadsWhatIsStored(t *testing.T) {
 	}
 	cached := &nodefeature.NodeFeature{ObjectMeta: own.ObjectMeta}
 	cached.Spec.Features.Facts = facts.FromMap(map[string]facts.Feature{"of.another": {Flags: facts.NewFlags("node")}}, nil)
-	state := inputs.State{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Features: []*nodefeature.NodeFeature{cached}, Own: cached}
+	state := inputs.State{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, Features: selected(cached), Own: cached}
 	store := featuresets.New("assay")
 	store.Put(set)
 	for where, sets := range map[string]*featuresets.Store{"API server": nil, "memory": store} {
@@ -127,7 +127,7 @@ func TestProveNeedsTheSameVersions(t *testing.T) {
 		if tc.live != nil {
 			live.features["n"] = tc.live
 		}
-		state := inputs.State{Node: &corev1.Node{}, Features: []*nodefeature.NodeFeature{cached}, Own: cached}
+		state := inputs.State{Node: &corev1.Node{}, Features: selected(cached), Own: cached}
 		if tc.held {
 			state.Held = time.Minute
 		}
@@ -135,6 +135,11 @@ func TestProveNeedsTheSameVersions(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
 		}
 	}
+}
+
+func selected(f *nodefeature.NodeFeature) gather.Selection[*nodefeature.NodeFeature] {
+	all, _ := gather.Select(gather.Policy{}, gather.Node{}, nil, []*nodefeature.NodeFeature{f}) // without namespaces there is no error
+	return all
 }
 
 func TestDifferNamesTheFirstDifference(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 )
 
 const (
@@ -290,7 +291,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 		return 0, err
 	}
 	m := n.memory(&node)
-	s.Node, s.Features, s.LeftOut, s.Own = nil, nil, nil, nil
+	s.Node, s.LeftOut, s.Own, s.Features = nil, nil, nil, gather.Selection[*nodefeature.NodeFeature]{}
 	n.mu.Lock()
 	before := m.known
 	same := before != nil && sameInput(before.Input, s.Input)

@@ -40,14 +40,14 @@ type Fleet struct {
 	policy  Policy
 	objects Objects
 	names   []string
-	counts  map[string][]Published  // by node, in merge order
-	devices map[string]*facts.Facts // by node; nil: unknown
+	counts  map[string]gather.Selection[Published] // by node
+	devices map[string]*facts.Facts                // by node; nil: unknown
 	left    []leftOut
 }
 
 // New returns the Fleet of objects.
 func New(policy Policy, objects Objects) *Fleet {
-	f := &Fleet{policy: policy, objects: objects, counts: map[string][]Published{}}
+	f := &Fleet{policy: policy, objects: objects, counts: map[string]gather.Selection[Published]{}}
 	if objects.Slices != nil {
 		f.devices = resourceslice.Facts(objects.Slices, policy.CountsDriver)
 	}
@@ -60,8 +60,8 @@ func New(policy Policy, objects Objects) *Fleet {
 	}
 	for _, name := range f.names {
 		nodefeature.Limit(policy.Namespace, name, naming[name])
-		use, left, _ := gather.Select(policy, f.node(name), f.namespaces, naming[name]) // namespaces returns no error
-		for _, p := range left {
+		selected, _ := gather.Select(policy, f.node(name), f.namespaces, naming[name]) // namespaces returns no error
+		for _, p := range selected.Left() {
 			f.leave(p, p.Err.Error())
 		}
 		for _, p := range naming[name] {
@@ -69,9 +69,7 @@ func New(policy Policy, objects Objects) *Fleet {
 				f.leave(p, why)
 			}
 		}
-		if len(use) > 0 {
-			f.counts[name] = use
-		}
+		f.counts[name] = selected
 	}
 	return f
 }
@@ -106,12 +104,12 @@ func (f *Fleet) namespaces(name string) (map[string]string, bool, error) {
 func (f *Fleet) Names() []string { return f.names }
 
 // Published returns the NodeFeatures that count for a node, in merge order.
-func (f *Fleet) Published(node string) []Published { return f.counts[node] }
+func (f *Fleet) Published(node string) []Published { return f.counts[node].All() }
 
 // All returns the NodeFeatures that count for a node.
 func (f *Fleet) All() (out []Published) {
 	for _, name := range f.names {
-		out = append(out, f.counts[name]...)
+		out = append(out, f.Published(name)...)
 	}
 	return out
 }
@@ -136,12 +134,12 @@ func (f *Fleet) LeftOut(p Published) string {
 
 // Input returns the input of rules for a node. Nothing is known of a node that is not in Names but its name.
 func (f *Fleet) Input(node string) rules.Input {
-	return gather.Merge(f.policy, f.node(node), f.counts[node], nodefeature.Interner())
+	return f.counts[node].Input(f.node(node), nodefeature.Interner())
 }
 
 // Merged returns the input of rules for a node without what its Node says.
 func (f *Fleet) Merged(node string) rules.Input {
-	return gather.Merge(f.policy, gather.Node{Name: node, Devices: f.devicesOf(node)}, f.counts[node], nodefeature.Interner())
+	return f.counts[node].Input(gather.Node{Name: node, Devices: f.devicesOf(node)}, nodefeature.Interner())
 }
 
 // Local returns what the worker of this machine would publish.
