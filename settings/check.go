@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -18,6 +19,9 @@ func (s *Settings) Check() error {
 	var errs []error
 	for i := range list {
 		errs = append(errs, list[i].check(s))
+	}
+	if found := validation.IsDNS1123Subdomain(nfdv1alpha1.LeaseName(s.Instance)); len(found) > 0 {
+		errs = append(errs, fmt.Errorf("invalid --instance %q: it is part of names of annotations and of a Lease; use letters, digits, - and ., for example gpu-nodes", s.Instance))
 	}
 	_, failErr := s.FailTaintOf()
 	_, lossErr := s.LossTaintOf()

@@ -24,7 +24,7 @@ func Review(data []byte, scheduling bool) []config.Problem {
 	for _, line := range lines(errors.Join(s.Check(), s.CheckLosses())) {
 		out = append(out, at(data, config.Problem{Message: line}))
 	}
-	for _, line := range s.unknownGates() {
+	for _, line := range s.advice() {
 		out = append(out, at(data, config.Problem{Message: line, Warning: true}))
 	}
 	return out

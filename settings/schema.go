@@ -10,13 +10,27 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/assay-project/assay/internal/config"
 )
 
-// durationPattern is the form of a duration in a file; a number has no unit only if it is 0.
-const durationPattern = `^-?(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
+// wanted is the keyword with which editors replace the message that a string does not match a pattern.
+const wanted = "patternErrorMessage"
 
 // Property is the part of JSON Schema, draft 7, that the schema of the file needs.
 type Property = map[string]any
+
+// selector is the schema of a label selector.
+var selector = Property{"type": "object", "additionalProperties": false, "properties": Property{
+	"matchLabels": Property{"type": "object", "additionalProperties": Property{"type": "string"}},
+	"matchExpressions": Property{"type": "array", "items": Property{
+		"type": "object", "additionalProperties": false, "required": []any{"key", "operator"}, "properties": Property{
+			"key":      Property{"type": "string"},
+			"operator": Property{"enum": []any{"In", "NotIn", "Exists", "DoesNotExist"}},
+			"values":   Property{"type": "array", "items": Property{"type": "string"}},
+		},
+	}},
+}}
 
 // Schema returns the JSON Schema of the configuration file.
 func Schema() Property {
@@ -68,7 +82,7 @@ func (s *Setting) property() Property {
 	case *float64:
 		p["type"], p["default"] = "number", *v
 	case *time.Duration:
-		p["type"], p["pattern"], p["default"] = []any{"string", "integer"}, durationPattern, showDefault(v)
+		p["anyOf"], p["default"] = []any{Property{"type": "string", "pattern": config.DurationPattern, wanted: config.DurationForm}, Property{"enum": []any{0}}}, showDefault(v)
 	case *[]string:
 		p["type"], p["items"] = "array", Property{"type": "string"}
 		if s.example == nil {
@@ -77,9 +91,12 @@ func (s *Setting) property() Property {
 	case *map[string]bool:
 		p["type"], p["additionalProperties"], p["default"] = "object", Property{"type": "boolean"}, *v
 	case **metav1.LabelSelector:
-		p["type"] = "object"
+		maps.Copy(p, selector)
 	default:
 		p["type"], p["default"] = "string", showDefault(v)
+	}
+	if s.form[0] != "" {
+		p["pattern"], p[wanted] = s.form[0], s.form[1]
 	}
 	if s.enum != nil {
 		delete(p, "type")

@@ -31,7 +31,9 @@ type Setting struct {
 	// Controller says that only the subcommand controller has the flag, and not all that compile rules.
 	Controller bool
 
-	enum     []string
+	enum []string
+	// form is the regular expression of a string, and what it means, for editors and the chart; Check is stricter.
+	form     [2]string
 	min, max *float64
 	example  any
 	variable func(*Settings) any // a pointer to its value
@@ -57,6 +59,9 @@ func inAssay(s *Setting)                    { s.Assay = true }
 func oneOf(values ...string) func(*Setting) { return func(s *Setting) { s.enum = values } }
 func atLeast(least float64) func(*Setting)  { return func(s *Setting) { s.min = &least } }
 func example(value any) func(*Setting)      { return func(s *Setting) { s.example = value } }
+func form(pattern, wanted string) func(*Setting) {
+	return func(s *Setting) { s.form = [2]string{pattern, wanted} }
+}
 
 // share is the range of a part of all nodes.
 func share(s *Setting) { s.min, s.max = new(float64), ptr(1.0) }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -56,7 +57,7 @@ func (f *Flags) Change(s *Settings) (warnings []string, err error) {
 	for _, set := range f.given {
 		errs = append(errs, set(s))
 	}
-	return append(warnings, s.unknownGates()...), errors.Join(append(errs, s.Check())...)
+	return append(warnings, s.advice()...), errors.Join(append(errs, s.Check())...)
 }
 
 // Read reads a configuration into s. Origin is its name in messages.
@@ -74,6 +75,27 @@ func (s *Settings) Equal(other *Settings) bool {
 		*same[0], *same[1] = nil, nil
 	}
 	return equality.Semantic.DeepEqual(a, b)
+}
+
+// advice returns warnings about values that have no effect.
+func (s *Settings) advice() (warnings []string) {
+	warnings = s.unknownGates()
+	if text := config.AdviseWhiteList(patternText(s.LabelWhiteList)); text != "" {
+		warnings = append(warnings, "labelWhiteList: "+text)
+	}
+	for key, list := range map[string][]string{"extraLabelNs": s.ExtraLabelNs, "denyLabelNs": s.DenyLabelNs} {
+		for _, namespace := range list {
+			name := namespace
+			if key == "denyLabelNs" {
+				name = strings.TrimPrefix(name, "*")
+			}
+			if strings.ContainsAny(name, "/*= ") {
+				warnings = append(warnings, fmt.Sprintf("%s: no label has the namespace %q: write what is before the slash, for example vendor.example.com", key, namespace))
+			}
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func (s *Settings) unknownGates() (warnings []string) {

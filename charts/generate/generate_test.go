@@ -14,6 +14,7 @@ const values = `# About the file.
 
 # What it is called.
 # @pattern ^[a-z]+$
+# @wanted lower-case letters
 name: ""
 part:
   # How many.
@@ -47,7 +48,8 @@ func TestSchemaIsStrict(t *testing.T) {
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of Assay's chart",
 		"type": "object", "additionalProperties": false,
 		"properties": map[string]any{
-			"name": map[string]any{"type": "string", "description": "What it is called.", "pattern": "^[a-z]+$"},
+			"name": map[string]any{"type": "string", "description": "What it is called.",
+				"if": map[string]any{"type": "string", "not": map[string]any{"pattern": "^[a-z]+$"}}, "then": map[string]any{"const": "lower-case letters"}},
 			"part": map[string]any{
 				"type": []any{"object", "null"}, "additionalProperties": false,
 				"properties": map[string]any{
@@ -66,6 +68,7 @@ func TestSchemaIsStrict(t *testing.T) {
 
 func TestRefusesValuesThatSayTooLittle(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
+		"NoWanted":     {"# It.\n# @pattern a\na: 1\n", "say what the pattern means with the hint @wanted"},
 		"NoComment":    {"a: 1\n", "line 1: a: say in a comment"},
 		"NoSuchHint":   {"# It.\n# @minimum 1\na: 1\n", "there is no hint @minimum"},
 		"EmptyMapping": {"# It.\na: {}\n", "@open"},

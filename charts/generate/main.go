@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-project/assay/api/crds"
 	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/webhook"
 )
@@ -63,6 +64,9 @@ func chart() error {
 	if err := libraryIDs(); err != nil {
 		return err
 	}
+	if err := names(); err != nil {
+		return err
+	}
 	data, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
 		return err
@@ -96,6 +100,15 @@ func libraryIDs() error {
 	}
 	slices.Sort(ids)
 	return os.WriteFile(filepath.Join(chartDir, "files", "library.txt"), []byte(strings.Join(ids, "\n")+"\n"), 0o644)
+}
+
+// names writes the names that have a meaning in the configuration of the worker. The notes warn about others.
+func names() error {
+	data, err := yaml.Marshal(workerconfig.KnownNames())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(chartDir, "files", "names.yaml"), data, 0o644)
 }
 
 // webhooks writes the webhook configurations, which the chart installs if the certificate of the webhook is given. Otherwise the

@@ -21,10 +21,9 @@ func (v *value) markdown() []byte {
 
 // settingValues describes how to set values.
 const settingValues = "Set them with `helm install --set NAME=VALUE`, or in a file given with `--values`. Names that Node Feature Discovery's chart\n" +
-	"has mean the same here. The schema rejects unknown names and wrong types, and the\n" +
-	"message says where. It does not know the keys of `worker.config` (the worker logs a warning about one that it does not know), other\n" +
-	"keys in `controller.config` (so does the controller), and objects of Kubernetes such as `resources` (the API server checks them).\n" +
-	"`assay lint` checks both configurations.\n"
+	"has mean the same here. The schema rejects unknown names, wrong types, durations and quantities, also in `worker.config` and\n" +
+	"`controller.config`, and the message says where and what is wanted. Unknown names below `master`, `gc` and `topologyUpdater` are listed in the\n" +
+	"release notes. The API server checks objects of Kubernetes such as `affinity`.\n"
 
 //go:embed readme.md
 var introduction []byte

@@ -2,10 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/assay-project/assay/settings"
+	"github.com/assay-project/assay/internal/config"
 )
 
 // property is the used part of JSON Schema (draft 7, which Helm 3 and 4 support).
@@ -17,18 +18,22 @@ type property struct {
 	Enum        []string             `json:"enum,omitempty"`
 	Minimum     *int                 `json:"minimum,omitempty"`
 	Maximum     *int                 `json:"maximum,omitempty"`
+	If          *property            `json:"if,omitempty"`
+	Then        *property            `json:"then,omitempty"`
+	Not         *property            `json:"not,omitempty"`
 	Pattern     string               `json:"pattern,omitempty"`
+	Const       string               `json:"const,omitempty"`
 	Items       *property            `json:"items,omitempty"`
 	Properties  map[string]*property `json:"properties,omitempty"`
 	Additional  *bool                `json:"additionalProperties,omitempty"`
 
-	config map[string]any // the schema of a configuration, which replaces all fields
+	other map[string]any // a schema with other keywords, which replaces all fields
 }
 
 // MarshalJSON implements json.Marshaler.
 func (p *property) MarshalJSON() ([]byte, error) {
-	if p.config != nil {
-		return json.Marshal(p.config)
+	if p.other != nil {
+		return json.Marshal(p.other)
 	}
 	type plain property
 	return json.Marshal((*plain)(p))
@@ -47,12 +52,18 @@ func (v *value) schema() ([]byte, error) {
 }
 
 func (v *value) property() (*property, error) {
-	if v.settings() {
-		schema := settings.Properties()
-		schema["description"], schema["type"] = v.about, []string{"object", "null"}
-		return &property{config: schema}, nil
+	if name, ok := v.hints["config"]; ok {
+		schema, err := configuration(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.path, err)
+		}
+		schema["description"] = v.about
+		return &property{other: schema}, nil
 	}
-	p := &property{Description: v.about, Pattern: v.hints["pattern"]}
+	if _, ok := v.hints["resources"]; ok {
+		return &property{other: resources(v.about)}, nil
+	}
+	p := &property{Description: v.about}
 	if v.path != "" {
 		types, err := v.types()
 		if err != nil {
@@ -63,9 +74,21 @@ func (v *value) property() (*property, error) {
 			p.Type = types[0]
 		}
 	}
-	p.Enum = list(v.hints["enum"])
+	if _, ok := v.hints["duration"]; ok {
+		p.must(duration)
+	}
+	if pattern := v.hints["pattern"]; pattern != "" {
+		p.must(form{pattern, v.hints["wanted"]})
+	}
 	if pattern := v.hints["items"]; pattern != "" {
-		p.Items = &property{Type: "string", Pattern: pattern}
+		p.Items = &property{Type: "string"}
+		p.Items.must(form{pattern, v.hints["wanted"]})
+	}
+	p.Enum = list(v.hints["enum"])
+	for _, name := range list(v.hints["durations"]) {
+		interval := &property{Type: []string{"string", "null"}}
+		interval.must(duration)
+		p.Properties = map[string]*property{name: interval}
 	}
 	var err error
 	if p.Minimum, err = v.number("min"); err != nil {
@@ -82,6 +105,9 @@ func (v *value) property() (*property, error) {
 		if p.Properties[child.name], err = child.property(); err != nil {
 			return nil, err
 		}
+		if of := child.hints["like"]; of != "" {
+			p.Properties[child.name].Properties = p.Properties[of].lenient()
+		}
 		if alias := child.hints["alias"]; alias != "" {
 			p.Properties[alias] = p.Properties[child.name].alias(child.name)
 		}
@@ -90,6 +116,33 @@ func (v *value) property() (*property, error) {
 		p.Properties[name] = &property{Description: "Accepted from Node Feature Discovery, without a meaning."}
 	}
 	return p, nil
+}
+
+// form is the regular expression of a string and what it means.
+type form struct{ pattern, wanted string }
+
+var duration = form{"^$|" + config.DurationPattern, config.DurationForm}
+
+// must rejects strings of another form. Helm's message about a pattern shows the pattern; a constant that is required instead of a string
+// with a wrong form makes it say what is wanted.
+func (p *property) must(f form) {
+	p.If = &property{Type: "string", Not: &property{Pattern: f.pattern}}
+	p.Then = &property{Const: f.wanted}
+}
+
+// lenient returns the properties below p that more than their type restricts, for values of another chart: with null, and unknown keys
+// below them.
+func (p *property) lenient() map[string]*property {
+	out := map[string]*property{}
+	for name, below := range p.Properties {
+		switch {
+		case below.other != nil:
+			out[name] = &property{other: open(below.other)}
+		case below.If != nil && below.Type == "string":
+			out[name] = &property{Description: below.Description, Type: []string{"string", "null"}, If: below.If, Then: below.Then}
+		}
+	}
+	return out
 }
 
 // alias returns the property for an alias of a value, which is null unless set.

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-project/assay/settings"
 )
 
 // value is one entry of values.yaml with its comment.
@@ -33,7 +37,7 @@ func (v *value) descend() error {
 	if v.node.Kind != yaml.MappingNode {
 		return nil
 	}
-	if _, open := v.hints["open"]; open {
+	if v.any() {
 		return nil
 	}
 	for i := 0; i < len(v.node.Content); i += 2 {
@@ -49,7 +53,7 @@ func (v *value) descend() error {
 			return fmt.Errorf("line %d: %s: say in a comment above it what it is", key.Line, child.path)
 		}
 		if node.Kind == yaml.MappingNode && len(child.below) == 0 {
-			if _, open := child.hints["open"]; !open && !child.settings() {
+			if !child.any() {
 				return fmt.Errorf("line %d: %s: an empty mapping accepts nothing; add the hint @open", key.Line, child.path)
 			}
 		}
@@ -59,9 +63,14 @@ func (v *value) descend() error {
 }
 
 // settings reports whether the value is the configuration of the controller.
-func (v *value) settings() bool {
-	_, ok := v.hints["settings"]
-	return ok
+func (v *value) settings() bool { return v.hints["config"] == settings.Schema()["title"] }
+
+// any reports whether the keys of the value are not those of values.yaml.
+func (v *value) any() bool {
+	return slices.ContainsFunc([]string{"open", "config", "resources", "durations", "like"}, func(name string) bool {
+		_, ok := v.hints[name]
+		return ok
+	})
 }
 
 // hint is a line of a comment that belongs to the schema.
@@ -82,11 +91,14 @@ func (v *value) comment(text string) error {
 			continue
 		}
 		switch m[1] {
-		case "type", "enum", "min", "max", "pattern", "items", "open", "settings", "alias", "accepts":
+		case "type", "enum", "min", "max", "pattern", "items", "wanted", "open", "config", "resources", "duration", "durations", "like", "alias", "accepts":
 			v.hints[m[1]] = m[2]
 		default:
 			return fmt.Errorf("there is no hint @%s", m[1])
 		}
+	}
+	if (v.hints["pattern"] != "" || v.hints["items"] != "") && v.hints["wanted"] == "" {
+		return errors.New("say what the pattern means with the hint @wanted")
 	}
 	v.about = strings.TrimSpace(strings.Join(lines, " "))
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/assay-project/assay/discovery/host"
 )
@@ -42,12 +43,20 @@ func Capabilities(arch string) []string {
 // Architectures returns the architectures that Capabilities knows, sorted, in Go's terms.
 func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
 
+// AllCapabilities returns the sorted names of the capabilities that a processor of any architecture may have.
+var AllCapabilities = sync.OnceValue(func() []string {
+	all := append(host.CPUFlags(), "X86_64_V1", "X86_64_V2", "X86_64_V3", "X86_64_V4", "AVX10_VERSION")
+	for _, arch := range Architectures() {
+		all = append(all, Capabilities(arch)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+})
+
 // IsCapability reports whether a processor of any architecture may have a capability of that name.
 func IsCapability(name string) bool {
-	if host.IsCPUFlag(name) || slices.Contains([]string{"X86_64_V1", "X86_64_V2", "X86_64_V3", "X86_64_V4", "AVX10_VERSION"}, name) {
-		return true
-	}
-	return slices.ContainsFunc(Architectures(), func(arch string) bool { return slices.Contains(Capabilities(arch), name) })
+	_, found := slices.BinarySearch(AllCapabilities(), name)
+	return found
 }
 
 // capabilities describes how the kernel reports the capabilities of processors.

@@ -72,7 +72,15 @@ func hypervisor(c *cpuid.CPUInfo) string {
 	return strings.ToLower(c.HypervisorVendorID.String())
 }
 
-// IsCPUFlag reports whether CPUFacts.Flags may contain a flag.
-func IsCPUFlag(name string) bool {
-	return cpuid.ParseFeature(name) != cpuid.UNKNOWN && cpuid.ParseFeature(name).String() == name
+// CPUFlags returns the flags that CPUFacts.Flags may contain.
+func CPUFlags() (out []string) {
+	for id := cpuid.FeatureID(0); ; id++ {
+		name := id.String()
+		switch {
+		case cpuid.ParseFeature(name) == id && id != cpuid.UNKNOWN:
+			out = append(out, name)
+		case strings.HasPrefix(name, "FeatureID("): // beyond the last one
+			return out
+		}
+	}
 }

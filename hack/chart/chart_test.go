@@ -125,6 +125,27 @@ func TestSchemaRefuses(t *testing.T) {
 		"SettingOfWrongType":     {`{controller: {config: {restrictions: {disableLabels: maybe}}}}`, "/controller/config/restrictions/disableLabels"},
 		"SettingWithoutUnit":     {`{controller: {config: {noExecuteBudget: {every: often}}}}`, "/controller/config/noExecuteBudget/every"},
 		"SettingOutOfRange":      {`{controller: {config: {removalBudget: {share: 5}}}}`, "/controller/config/removalBudget/share"},
+		"UnknownSetting":         {`{controller: {config: {resyncPerod: 1h}}}`, "resyncPerod"},
+		"UnitInWords":            {`{controller: {config: {resyncPeriod: 1hour}}}`, "/controller/config/resyncPeriod': value must be 'a duration such as 90s, 10m or 1h'"},
+		"IntegerWithoutUnit":     {`{controller: {config: {gcInterval: 60}}}`, "/controller/config/gcInterval': value must be 'a duration"},
+		"UnitInWordsOfValue":     {`{controller: {resyncPeriod: 1hour}}`, "/controller/resyncPeriod': value must be 'a duration"},
+		"IntervalOfTopology":     {`{topology: {interval: 30sec}}`, "/topology/interval"},
+		"IntervalOfNFD":          {`{topologyUpdater: {updateInterval: 1min}}`, "/topologyUpdater/updateInterval"},
+		"IntervalOfCollection":   {`{gc: {interval: 4hours}}`, "/gc/interval"},
+		"InstanceWithBlank":      {`{controller: {instance: Foo Bar}}`, "/controller/instance': value must be 'lower-case letters"},
+		"InstanceOfNFD":          {`{master: {instance: Foo Bar}}`, "/master/instance"},
+		"SettingOfNFD":           {`{master: {config: {resyncPeriod: soon}}}`, "/master/config/resyncPeriod"},
+		"NoQuantity":             {`{worker: {resources: {limits: {memory: lots}}}}`, "/worker/resources/limits/memory': value must be 'a quantity such as 100m, 1 or 128Mi'"},
+		"QuantityWithWrongUnit":  {`{webhook: {resources: {requests: {memory: 64MB}}}}`, "/webhook/resources/requests/memory"},
+		"SelectorOfNamespaces":   {`{controller: {config: {restrictions: {nodeFeatureNamespaceSelector: {matchLabel: {a: b}}}}}}`, "matchLabel"},
+		"TaintInConfiguration":   {`{controller: {config: {failTaint: example.com/a=b}}}`, "/controller/config/failTaint': value must be 'KEY=VALUE:EFFECT'"},
+		"WorkerInterval":         {`{worker: {config: {core: {sleepInterval: 60}}}}`, "/worker/config/core/sleepInterval': value must be 'a duration"},
+		"WorkerSources":          {`{worker: {config: {core: {labelSources: cpu}}}}`, "/worker/config/core/labelSources"},
+		"WorkerWhiteListAsMap":   {`{worker: {config: {core: {labelWhiteList: {a: b}}}}}`, "/worker/config/core/labelWhiteList"},
+		"WorkerClasses":          {`{worker: {config: {sources: {pci: {deviceClassWhitelist: "0200"}}}}}`, "/worker/config/sources/pci/deviceClassWhitelist"},
+		"WorkerOctalClass":       {`{worker: {config: {sources: {pci: {deviceClassWhitelist: [0200]}}}}}`, "/worker/config/sources/pci/deviceClassWhitelist/0"},
+		"WorkerOwner":            {`{worker: {config: {core: {ownerRefs: [cluster]}}}}`, "/worker/config/core/ownerRefs/0"},
+		"UnknownWorkerSetting":   {`{worker: {config: {core: {sleepIntervall: 5s}}}}`, "sleepIntervall"},
 		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,6 +154,59 @@ func TestSchemaRefuses(t *testing.T) {
 				t.Errorf("got error %v, want one that says where: %s", err, test.want)
 			}
 		})
+	}
+}
+
+// TestTemplatesRefuse has values with which a program would not start, and which the schema cannot express.
+func TestTemplatesRefuse(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"WorkerWhiteList":      {`{worker: {config: {core: {labelWhiteList: "("}}}}`, `worker.config.core.labelWhiteList: invalid regular expression "("`},
+		"WhiteList":            {`{controller: {labelWhiteList: "*"}}`, `controller.labelWhiteList: invalid regular expression "*"`},
+		"WhiteListInFile":      {`{controller: {config: {labelWhiteList: "[a"}}}`, `controller.config.labelWhiteList: invalid regular expression "[a"`},
+		"FeatureSources":       {`{master: {config: {featureSources: "a\\"}}}`, `controller.config.featureSources: invalid regular expression`},
+		"NeverReady":           {`{controller: {startupTaint: example.com/a, featuresReady: false}}`, "do not set controller.featuresReady to false"},
+		"OpensWithoutFeatures": {`{controller: {startupTaint: example.com/a, failOpenAfter: 0s}}`, "controller.failOpenAfter must be a positive duration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one that says where: %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestAcceptsWhatProgramsAccept has values that the schemas of the configurations must not reject.
+func TestAcceptsWhatProgramsAccept(t *testing.T) {
+	mustRender(t, set(t, `{
+controller: {instance: gpu-nodes.1, resyncPeriod: 1.5h, labelWhiteList: "^(pci|cpu)-", config: {resyncPeriod: 0, gcInterval: "0", removalGracePeriod: 1h30m, restrictions: null,
+  klog: {v: "4"}, failTaint: "example.com/a:NoSchedule", featureGates: {Unknown: true}}},
+master: {config: {noSuchKeyYet: 1, restrictions: {newToo: true}}, instance: null, resyncPeriod: null},
+gc: {interval: null, other: 1}, topologyUpdater: {updateInterval: 60s, watchNamespace: "*"},
+worker: {config: {core: {sleepInterval: -1, klog: {}, sources: null, labelSources: [all, -usb], ownerRefs: [none]}, sources: {pci: null, cpu: {cpuid: null}, custom: [{name: a}]}},
+  resources: {limits: {cpu: 1, memory: 1.5Gi, example.com/gpu: "2"}, requests: {cpu: 5m, memory: 1e6}}}}`))
+}
+
+// TestNotesNameSettingsThatMatchNothing has a setting of each kind; values that match something cause no warning.
+func TestNotesNameSettingsThatMatchNothing(t *testing.T) {
+	notes := func(values string) string {
+		return mustRender(t, set(t, values))["assay/templates/NOTES.txt"]
+	}
+	const heading = "WARNING: these settings match nothing:"
+	if text := notes(`{controller: {labelWhiteList: "^(pci|cpu)-"}, worker: {config: {core: {labelWhiteList: "model|pci", labelSources: [all, -usb], featureSources: [cpu]},
+sources: {pci: {deviceClassWhitelist: ["03", "0B40"], deviceLabelFields: [class, vendor], deviceLabelForms: [[vendor]]}, usb: {deviceClassWhitelist: [ef]},
+kernel: {configOpts: [NO_HZ]}, cpu: {cpuid: {attributeBlacklist: [AVX10, HTM-NO-SUSPEND, X86_64_V3]}}}}}}`); strings.Contains(text, heading) {
+		t.Errorf("a warning without a reason:\n%s", text)
+	}
+	text := notes(`{controller: {labelWhiteList: amd.com, config: {labelWhiteList: "feature.node.kubernetes.io/"}}, worker: {config: {core: {labelWhiteList: 'vendor\.io',
+labelSources: [pcie], featureSources: [all, -disk]}, sources: {pci: {deviceClassWhitelist: ["0x03", "0300,0302", "03*", "03000"], deviceLabelFields: [klass]}, usb: {deviceLabelForms: [[pid]]},
+kernel: {configOpts: [CONFIG_HZ, NO_HZ=y]}, cpu: {cpuid: {attributeWhitelist: [AVX-512, avx512f]}}}}}}`)
+	for _, want := range []string{heading, "controller.labelWhiteList: amd.com:", "controller.config.labelWhiteList: feature", `worker.config.core.labelWhiteList: vendor\.io`,
+		`labelSources: there is no source "pcie"`, `featureSources: there is no source "disk"`, `"0x03"`, `"0300,0302"`, `"03*"`, `"03000"`, `no field "klass"`, `no field "pid"`,
+		`"CONFIG_HZ"`, `"NO_HZ=y"`, `"AVX-512"`, `"avx512f"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the notes lack %s:\n%s", want, text)
+		}
 	}
 }
 

@@ -95,6 +95,13 @@ func Ignored(why string) Field {
 	}}
 }
 
+// DurationPattern is the regular expression of the strings that Duration accepts, for JSON Schemas. Durations of more than a century have
+// its form too, and are errors.
+const DurationPattern = `^(\+?0|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
+
+// DurationForm says what DurationPattern means.
+const DurationForm = "a duration such as 90s, 10m or 1h"
+
 // Duration parses a duration. Negative durations are errors.
 func Duration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
@@ -112,7 +119,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
 	case yamltree.IsNull(n):
 	case v.Type() == durationType:
 		if n.Kind != yaml.ScalarNode {
-			r.expected(n, path, "a duration such as 90s, 10m or 1h")
+			r.expected(n, path, DurationForm)
 			return
 		}
 		d, err := Duration(n.Value)

@@ -88,11 +88,8 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	if w.opt.wrap != nil {
 		list = w.opt.wrap(list)
 	}
-	features, unknown := discovery.Choose(c.FeatureSources, list)
-	labels, unknownToo := discovery.Choose(c.LabelSources, list)
-	for _, name := range append(unknown, unknownToo...) {
-		w.log.Warn("Unknown source", "name", name)
-	}
+	features, _ := discovery.Choose(c.FeatureSources, list) // the configuration has warnings about unknown names
+	labels, _ := discovery.Choose(c.LabelSources, list)
 	if w.sandboxed && c.Local.HooksEnabled {
 		w.log.Warn("Cannot run hooks: the sandbox forbids this process to execute files; restart the worker")
 	}

@@ -91,7 +91,7 @@ func other(key string, p map[string]any) any {
 	case float64:
 		return v / 2
 	case []string:
-		return append([]string{"example.com/more"}, v...)
+		return append([]string{"more.example.com"}, v...)
 	case map[string]bool:
 		return map[string]any{settings.GateGroups: false}
 	case string:

@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "strings"
+
 // Names that NFD writes on Nodes and NodeFeatures. GPU operators, device plugins and autoscalers read them, so they are part of the
 // API like the fields.
 const (
@@ -39,7 +41,7 @@ func LeaseName(instance string) string {
 	if instance == "" {
 		return controllerLease
 	}
-	return instance + "." + controllerLease
+	return strings.ToLower(instance) + "." + controllerLease // names of objects are in lower case
 }
 
 // RuleMatchedFeature is the feature that contains the labels and vars of the rules evaluated so far (a back-reference). It is

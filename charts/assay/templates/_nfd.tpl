@@ -34,6 +34,7 @@ The configuration of the manager, in the form of Node Feature Discovery's master
 the same one: the webhook must not accept what the controller rejects.
 */}}
 {{- define "assay.managerConfig" -}}
+{{- include "assay.checkManagerConfig" . -}}
 {{- $config := deepCopy ((include "assay.controller" . | fromYaml).config | default dict) -}}
 {{- if .Values.hardened -}}
 {{- $own := dict "matchLabels" (dict "kubernetes.io/metadata.name" (include "assay.namespace" .)) -}}

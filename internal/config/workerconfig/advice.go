@@ -2,7 +2,6 @@ package workerconfig
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,19 @@ import (
 )
 
 // The functions of this file return warnings about values that can match nothing, or "" for all others.
+
+// Names are the names that have a meaning in a configuration.
+type Names struct {
+	Sources      []string `json:"sources"`
+	Capabilities []string `json:"capabilities"`
+	PCIFields    []string `json:"pciFields"`
+	USBFields    []string `json:"usbFields"`
+}
+
+// KnownNames returns the names that have a meaning, for the notes of the chart.
+func KnownNames() Names {
+	return Names{Sources: sourceNames(), Capabilities: cpu.AllCapabilities(), PCIFields: pci.LabelFields(), USBFields: usb.LabelFields()}
+}
 
 // sourceNames returns the names of all sources.
 func sourceNames() []string {
@@ -115,19 +127,6 @@ func adviseCapability(name string) string {
 		}
 	}
 	return text + "; assay features cpu.cpuid lists names"
-}
-
-// domain matches what looks like the namespace of a label in a regular expression.
-var domain = regexp.MustCompile(`(?i)[a-z0-9-]+\\?\.(com|io|org|net|dev|cloud)\b|/`)
-
-// adviseWhiteList checks labelWhiteList, which is compared with the names of labels without their namespaces.
-func adviseWhiteList(pattern string) string {
-	for branch := range strings.SplitSeq(pattern, "|") {
-		if found := domain.FindString(branch); found != "" {
-			return fmt.Sprintf("no label name contains %q: the namespace is not part of the name; write for example ^(pci|cpu)-", found)
-		}
-	}
-	return ""
 }
 
 // devices returns the keys of a source of devices.

@@ -77,6 +77,7 @@ func Load(file, options string, flags Override) (s *Settings, warnings []string,
 	s = Default()
 	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
 	err = errors.Join(err, flags.apply(s))
+	warnings = append(warnings, flags.advise()...)
 	if s.SleepInterval > 0 {
 		s.SleepInterval = max(s.SleepInterval, minSleepInterval)
 	}
@@ -95,7 +96,7 @@ func (s *Settings) Keys() config.Keys {
 			"featureSources":    config.Advised(config.Into(&s.FeatureSources), adviseSource),
 			"labelSources":      config.Advised(config.Into(&s.LabelSources), adviseSource),
 			"sources":           config.Deprecated("core.labelSources", config.Into(&s.LabelSources)),
-			"labelWhiteList":    config.Advised(config.Parsed(s.setWhiteList), adviseWhiteList),
+			"labelWhiteList":    config.Advised(config.Parsed(s.setWhiteList), config.AdviseWhiteList),
 			"noPublish":         config.Into(&s.NoPublish),
 			"noPublishFeatures": config.Into(&s.NoPublishFeatures),
 			"ownerRefs": config.Parsed(func(names []string) error {
@@ -218,6 +219,28 @@ func (o *Override) apply(s *Settings) error {
 		}
 	}
 	return nil
+}
+
+// advise returns warnings about flags that can match nothing.
+func (o *Override) advise() (warnings []string) {
+	add := func(flag, text string) {
+		if text != "" {
+			warnings = append(warnings, flag+": "+text)
+		}
+	}
+	if o.LabelWhiteList != nil {
+		add("-label-whitelist", config.AdviseWhiteList(*o.LabelWhiteList))
+	}
+	for flag, list := range map[string]*[]string{"-feature-sources": o.FeatureSources, "-label-sources": o.LabelSources} {
+		if list == nil {
+			continue
+		}
+		for _, name := range *list {
+			add(flag, adviseSource(name))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 func set[T any](dst *T, src *T) {
