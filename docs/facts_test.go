@@ -85,6 +85,7 @@ var foreignFlags = map[string]string{
 	"helm":                    "create-namespace set set-string set-json set-file values version take-ownership wait reuse-values reset-then-reuse-values dry-run no-hooks devel verify keyring",
 	"kubelet and API server":  "register-with-taints node-labels admission-control-config-file config feature-gates enable-admission-plugins emulated-version root-dir",
 	"sha256sum":               "check ignore-missing",
+	"Cluster Autoscaler":      "cloud-provider node-info-cache-expire-time",
 	"cosign, git, ctr, crane": "key signature insecure-ignore-tlog type sig tag depth branch signer base64-decode",
 }
 

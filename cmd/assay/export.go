@@ -16,42 +16,58 @@ import (
 // exportFlags are the flags of assay export.
 type exportFlags struct {
 	cluster.Flags
-	target string
-	from   []string
-	labels []string
+	target   string
+	form     string
+	from     []string
+	labels   []string
+	topology []string
 }
 
 func newExport() *cobra.Command {
 	f := &exportFlags{}
 	cmd := &cobra.Command{
 		Use:   "export --for " + strings.Join(export.Targets, "|"),
-		Short: "Print NodeShapes as configuration of an autoscaler",
-		Long: `Print NodeShapes as configuration of an autoscaler, so that it knows what rules give to a node that does not exist yet.
+		Short: "Print NodeShapes as configuration of an autoscaler or of Kueue",
+		Long: `Print NodeShapes as configuration of an autoscaler or of Kueue, so that it knows what rules give to a node that does not exist yet.
 
 karpenter           NodePools with labels and taints in their templates, and NodeOverlays with extended resources. The output
                     is the NodePools of the cluster with all their fields. Without them (--from) it is only a part, for
                     kubectl apply --server-side with a field manager of its own
-cluster-api         annotations of MachineDeployments, to apply server-side in the management cluster
-cluster-autoscaler  tags of node groups
+cluster-api         annotations of MachineDeployments, to apply server-side in the management cluster. They contain what others
+                    declared there if the MachineDeployments are read, from the cluster or with --from
+cluster-autoscaler  with -o tags, tags of node groups: those of Azure for node pools of AKS, those of AWS for others; with
+                    -o azure-tags, tags of Azure for all; with -o nodes, a List of Nodes for the providers kwok and
+                    externalgrpc, made from your own templates if they are passed with --from
+kueue               ResourceFlavors, and with --topology a Topology
 
 Notes about what is left out go to standard error.`,
 		Example: `  assay export --for karpenter | kubectl apply -f -
   assay export --for karpenter --labels 'features.assay.dev/*,example.com/gpu'
-  assay export --for cluster-api --from shapes.yaml -n clusters`,
+  assay export --for cluster-api --from shapes.yaml,machinedeployments.yaml -n clusters
+  assay export --for cluster-autoscaler -o nodes --from shapes.yaml,templates.yaml
+  assay export --for kueue --topology example.com/block,example.com/rack | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.Register(cmd.Flags())
 	flags := cmd.Flags()
-	flags.StringVar(&f.target, "for", "", "autoscaler: "+strings.Join(export.Targets, ", "))
-	flags.StringSliceVar(&f.labels, "labels", nil, "labels to export, by name or by a prefix that ends in *; all by default")
-	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster: NodeShapes and NodePools, as kubectl get -o yaml prints them")
+	flags.StringVar(&f.target, "for", "", "autoscaler or Kueue: "+strings.Join(export.Targets, ", "))
+	flags.StringSliceVar(&f.labels, "labels", nil, "labels to export, by name or by a prefix that ends in *; all by default, and for kueue those of requests")
+	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster: NodeShapes, NodePools, MachineDeployments and Nodes, as kubectl get -o yaml prints them")
+	flags.StringSliceVar(&f.topology, "topology", nil, "labels of nodes that are the levels of Kueue's Topology, the highest first; the lowest is always the node")
+	outputFlag(cmd, &f.form, export.Forms...)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(export.Targets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (f *exportFlags) run(cmd *cobra.Command) error {
-	opt := export.Options{Labels: f.labels, Namespace: f.Namespace()}
+	opt := export.Options{Labels: f.labels, Namespace: f.Namespace(), Form: f.form, Topology: f.topology}
+	if f.target != export.ClusterAutoscaler && cmd.Flags().Changed("output") {
+		return fmt.Errorf("--output is for --for %s only: all other output is YAML", export.ClusterAutoscaler)
+	}
+	if f.target != export.Kueue && len(f.topology) > 0 {
+		return fmt.Errorf("--topology is for --for %s only", export.Kueue)
+	}
 	if _, err := export.Render(f.target, nil, opt); err != nil {
 		return err
 	}
@@ -78,7 +94,7 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// read reads shapes and NodePools from the files or the cluster.
+// read reads shapes, and the objects that the export is merged with, from the files or the cluster.
 func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1alpha1.NodeShape, error) {
 	if len(f.from) > 0 {
 		return f.readFiles(cmd, opt)
@@ -88,8 +104,12 @@ func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1al
 		return nil, err
 	}
 	shapes, err := c.Shapes(cmd.Context())
-	if err == nil && f.target == export.Karpenter {
+	switch {
+	case err != nil:
+	case f.target == export.Karpenter:
 		opt.Pools, opt.All, err = cluster.NodePools[export.NodePool](cmd.Context(), c)
+	case f.target == export.ClusterAPI:
+		opt.Deployments, err = cluster.MachineDeployments[export.MachineDeployment](cmd.Context(), c, opt.Namespace)
 	}
 	return shapes, err
 }
@@ -113,6 +133,14 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 				var p export.NodePool
 				err = manifest.DecodeObject(d, &p)
 				opt.Pools = append(opt.Pools, p)
+			case "MachineDeployment":
+				var m export.MachineDeployment
+				err = manifest.DecodeObject(d, &m)
+				opt.Deployments = append(opt.Deployments, m)
+			case "Node":
+				var n export.NodeTemplate
+				err = manifest.DecodeObject(d, &n)
+				opt.Nodes = append(opt.Nodes, n)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", file.Name, err)

@@ -65,3 +65,15 @@ func NodePools[T any](ctx context.Context, c *Client) ([]T, bool, error) {
 	}
 	return out, err == nil, err
 }
+
+// MachineDeployments returns the MachineDeployments of Cluster API in a namespace, decoded as T. It returns none if the cluster does not
+// have the kind: Cluster API often runs in another one.
+func MachineDeployments[T any](ctx context.Context, c *Client, namespace string) ([]T, error) {
+	for _, version := range []string{"v1beta2", "v1beta1"} {
+		out, err := list[T](ctx, c, within("/apis/cluster.x-k8s.io/"+version, namespace, "machinedeployments"), nil)
+		if !IsNotFound(err) {
+			return out, err
+		}
+	}
+	return nil, nil
+}

@@ -1,5 +1,5 @@
-// Package export renders NodeShapes as configuration of autoscalers, so that they know what rules will give to a node that does not
-// exist yet.
+// Package export renders NodeShapes as configuration of autoscalers and of Kueue, so that they know what rules will give to a node that
+// does not exist yet.
 package export
 
 import (
@@ -14,19 +14,20 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
 
-// The autoscalers.
+// The programs for which shapes are exported.
 const (
 	Karpenter         = "karpenter"
 	ClusterAPI        = "cluster-api"
 	ClusterAutoscaler = "cluster-autoscaler"
+	Kueue             = "kueue"
 )
 
-// Targets are the autoscalers that Render supports.
-var Targets = []string{Karpenter, ClusterAPI, ClusterAutoscaler}
+// Targets are the programs that Render supports.
+var Targets = []string{Karpenter, ClusterAPI, ClusterAutoscaler, Kueue}
 
 // Options select what is rendered.
 type Options struct {
-	// Labels are the labels to export: names, or prefixes that end in "*". None means all.
+	// Labels are the labels to export: names, or prefixes that end in "*". None means all, and for Kueue those of requests.
 	Labels []string
 	// Namespace is the namespace of MachineDeployments.
 	Namespace string
@@ -34,6 +35,15 @@ type Options struct {
 	// kept.
 	Pools []NodePool
 	All   bool
+	// Deployments are the MachineDeployments that exist. Labels and taints that others have written there are kept.
+	Deployments []MachineDeployment
+	// Form is the form of the output for Cluster Autoscaler, one of Forms; empty means Tags.
+	Form string
+	// Nodes are the templates of node groups that users have written. What they contain is kept.
+	Nodes []NodeTemplate
+	// Topology is the labels of nodes that are levels of Kueue's Topology, the highest first. The node is always the lowest level.
+	// Without levels, there is no Topology.
+	Topology []string
 }
 
 // Result is what Render returns.
@@ -44,7 +54,7 @@ type Result struct {
 	Notes []string
 }
 
-// Render renders shapes for an autoscaler.
+// Render renders shapes for one of Targets.
 func Render(target string, shapes []assayv1alpha1.NodeShape, opt Options) (*Result, error) {
 	out := &Result{}
 	switch target {
@@ -54,8 +64,10 @@ func Render(target string, shapes []assayv1alpha1.NodeShape, opt Options) (*Resu
 		out.clusterAPI(shapes, opt)
 	case ClusterAutoscaler:
 		out.clusterAutoscaler(shapes, opt)
+	case Kueue:
+		out.kueue(shapes, opt)
 	default:
-		return nil, fmt.Errorf("unknown autoscaler %q: pass --for %s", target, strings.Join(Targets, "|"))
+		return nil, fmt.Errorf("unknown target %q: pass --for %s", target, strings.Join(Targets, "|"))
 	}
 	return out, nil
 }
@@ -147,12 +159,16 @@ func (r *Result) partial(g *group, opt Options) {
 	if len(some) == 0 {
 		return
 	}
-	list := slices.Sorted(maps.Keys(some))
-	if more := len(list) - maxNoted; more > 0 {
-		list = append(list[:maxNoted], fmt.Sprintf("and %d more", more))
-	}
 	r.note("Node group %s: only some of its instance types have %s. Make a node group of these types to scale it for pods that need the label.",
-		g.name, strings.Join(list, ", "))
+		g.name, first(slices.Sorted(maps.Keys(some))))
+}
+
+// first returns the first names of a list and the number of the others.
+func first(names []string) string {
+	if more := len(names) - maxNoted; more > 0 {
+		names = append(slices.Clone(names[:maxNoted]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // exports reports whether a label is selected.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -162,4 +163,145 @@ func TestShapesOfOtherAutoscalersAreLeftOut(t *testing.T) {
 	if text, notes := render(t, Karpenter, Options{All: true}, s); text != "" || notes != "NodePool p is left out: it does not exist any more." {
 		t.Errorf("a deleted pool: %q with the notes %q", text, notes)
 	}
+}
+
+// TestTagsStayWithinTheLimitsOfTheClouds: AWS rejects a node group with more than 50 tags, or with a name of more than 128 characters.
+func TestTagsStayWithinTheLimitsOfTheClouds(t *testing.T) {
+	request, long := assayv1alpha1.RequestLabelNamespace+"/z.z", "v/"+strings.Repeat("x", 63)
+	long = strings.Repeat("d", 40) + long
+	labels := m{request: "true", long: "1"}
+	for i := range 60 {
+		labels[fmt.Sprintf("v/%03d", i)] = "1"
+	}
+	s := groupShape("eks.amazonaws.com/nodegroup", labels)
+	s.Status.Taints = []corev1.Taint{{Key: "v/t", Effect: corev1.TaintEffectNoSchedule}}
+	for form, limit := range map[string]int{Tags: 128, AzureTags: 512} {
+		r, err := Render(ClusterAutoscaler, []assayv1alpha1.NodeShape{s}, Options{Form: form})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags := r.Documents[0].(*nodeGroup).Tags
+		if len(tags) > 50 {
+			t.Errorf("%s: %d tags", form, len(tags))
+		}
+		text := fmt.Sprint(tags)
+		for name := range tags {
+			if len(name) > limit {
+				t.Errorf("%s: the name %s has %d characters", form, name, len(name))
+			}
+		}
+		if !strings.Contains(text, "z.z:true") || !strings.Contains(text, "v/t::NoSchedule") && !strings.Contains(text, "v_t::NoSchedule") {
+			t.Errorf("%s: the label of the request or the taint is left out: %s", form, text)
+		}
+		if !strings.Contains(r.Notes[0], "Node group g: left out are") || !strings.Contains(r.Notes[0], "more:") {
+			t.Errorf("%s: the notes are %q", form, r.Notes)
+		}
+	}
+	if _, notes := render(t, ClusterAutoscaler, Options{Labels: []string{request, long}}, s); !strings.Contains(notes, "left out are "+long+":") {
+		t.Errorf("the notes are %s", notes)
+	}
+}
+
+// TestAzureDecodesItsTags decodes tags as Cluster Autoscaler does: "_" is "/", and then "~2" is "_", except in resources.
+func TestAzureDecodesItsTags(t *testing.T) {
+	s := groupShape("kubernetes.azure.com/agentpool", m{"v.io/a_b": "1", "v.io/A_B": "2", "plain": "3"})
+	s.Status.ExtendedResources = corev1.ResourceList{"v.io/slices": resource.MustParse("2"), "v.io/a_b": resource.MustParse("1")}
+	r, err := Render(ClusterAutoscaler, []assayv1alpha1.NodeShape{s}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m{}
+	for name, value := range r.Documents[0].(*nodeGroup).Tags {
+		_, name, _ = strings.Cut(name, "k8s.io_cluster-autoscaler_node-template_")
+		kind, name, _ := strings.Cut(name, "_")
+		got[kind+" "+strings.ReplaceAll(strings.ReplaceAll(name, "_", "/"), "~2", "_")] = value
+	}
+	// Names of tags on Azure are not case-sensitive: one of two labels that differ only in case is left out.
+	want := m{"label v.io/A_B": "2", "label plain": "3", "resources v.io/slices": "2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the tags differ:\n%s", diff)
+	}
+	if !strings.Contains(r.Notes[0], "left out are v.io/a_b, v.io/a_b:") {
+		t.Errorf("the notes are %q", r.Notes)
+	}
+}
+
+// TestTwoEffectsOfATaint: the name of a tag is the key of the taint, so the tag of one effect replaced that of the other.
+func TestTwoEffectsOfATaint(t *testing.T) {
+	s := groupShape("eks.amazonaws.com/nodegroup", nil)
+	s.Status.Taints = []corev1.Taint{{Key: "v/t", Value: "a", Effect: corev1.TaintEffectNoExecute}, {Key: "v/t", Value: "b", Effect: corev1.TaintEffectNoSchedule}}
+	text, notes := render(t, ClusterAutoscaler, Options{}, s)
+	if !strings.Contains(text, "taint/v/t: a:NoExecute") || !strings.Contains(notes, "the taint v/t=b:NoSchedule is left out") {
+		t.Errorf("the output is\n%s\nwith the notes %s", text, notes)
+	}
+	s.Status.Key = m{assayv1alpha1.MachineDeploymentLabel: "g"}
+	if text, _ := render(t, ClusterAPI, Options{}, s); !strings.Contains(text, "v/t=a:NoExecute,v/t=b:NoSchedule") {
+		t.Errorf("for Cluster API the output is\n%s", text)
+	}
+	if text, _ := render(t, ClusterAutoscaler, Options{Form: Nodes}, s); strings.Count(text, "key: v/t") != 2 {
+		t.Errorf("as a Node the output is\n%s", text)
+	}
+}
+
+func TestGoogleReadsNoTags(t *testing.T) {
+	text, notes := render(t, ClusterAutoscaler, Options{}, groupShape("cloud.google.com/gke-nodepool", m{"v/a": "1"}))
+	if text != "" || !strings.Contains(notes, "Cluster Autoscaler reads no tags on Google Cloud") {
+		t.Errorf("the output is\n%s\nwith the notes %s", text, notes)
+	}
+}
+
+// TestAMachineDeploymentKeepsItsOwner: a label or taint that users declared wins, and stays when the shapes have nothing any more.
+func TestAMachineDeploymentKeepsItsOwner(t *testing.T) {
+	s := groupShape(assayv1alpha1.MachineDeploymentLabel, m{"v/a": "1", "team": "other"})
+	s.Status.Taints = []corev1.Taint{{Key: "v/t", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+	mine := MachineDeployment{APIVersion: "cluster.x-k8s.io/v1beta1", Metadata: metadata{Name: "g", Namespace: "n", Annotations: m{
+		capacityLabels: "team=ml", capacityTaints: "dedicated=ml:NoSchedule",
+	}}}
+	next := func(s assayv1alpha1.NodeShape, d MachineDeployment) []any {
+		r, err := Render(ClusterAPI, []assayv1alpha1.NodeShape{s}, Options{Namespace: "n", Deployments: []MachineDeployment{d}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Documents
+	}
+	first := next(s, mine)[0].(*MachineDeployment)
+	want := m{
+		capacityLabels: "team=ml,v/a=1", exportedLabels: "v/a",
+		capacityTaints: "dedicated=ml:NoSchedule,v/t=:NoSchedule", exportedTaints: "v/t=:NoSchedule",
+	}
+	if diff := cmp.Diff(want, first.Metadata.Annotations); diff != "" {
+		t.Errorf("the annotations differ:\n%s", diff)
+	}
+	s.Status.Labels, s.Status.Taints = nil, nil
+	last := next(s, *first)[0].(*MachineDeployment)
+	if diff := cmp.Diff(mine.Metadata, last.Metadata); diff != "" {
+		t.Errorf("without anything to export the annotations are not as before:\n%s", diff)
+	}
+	if got := next(s, *last); len(got) != 0 {
+		t.Errorf("a MachineDeployment without anything to export: %v", got)
+	}
+}
+
+// TestAResourceFlavorHasAtMostEightLabels: Kueue's CustomResourceDefinition rejects more.
+func TestAResourceFlavorHasAtMostEightLabels(t *testing.T) {
+	labels := m{"v/other": "1"}
+	for i := range 10 {
+		labels[fmt.Sprintf("%s/n.%d", assayv1alpha1.RequestLabelNamespace, i)] = "true"
+	}
+	r, err := Render(Kueue, []assayv1alpha1.NodeShape{shape("s", "p", "t", labels)}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.Documents[0].(*resourceFlavor).Spec.NodeLabels
+	if len(got) != 8 || got[assayv1alpha1.NodePoolLabel] != "p" || got["v/other"] != "" {
+		t.Errorf("the labels are %v", got)
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "left out are features.assay.dev/n.6,") {
+		t.Errorf("the notes are %q", r.Notes)
+	}
+}
+
+// groupShape is a shape of the node group g.
+func groupShape(label string, labels m) assayv1alpha1.NodeShape {
+	return assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Status: assayv1alpha1.NodeShapeStatus{Key: m{label: "g"}, Labels: labels}}
 }
