@@ -165,8 +165,8 @@ func Cache(namespace string, pages int, sets *featuresets.Store) cache.Options {
 	}
 }
 
-// WatchSets has a store watch sets through the cache of a manager, which was constructed with its informers, as soon as they are
-// needed. Namespace is Assay's own.
+// WatchSets starts watching NodeFeatureSets, through the cache of a manager, when the first NodeFeature refers to one. Namespace is
+// Assay's own.
 func WatchSets(ctx context.Context, sets *featuresets.Store, namespace string, mgr ctrl.Manager) {
 	storedSets.Store(sets)
 	sets.Start(ctx, func() error {

@@ -33,7 +33,7 @@ func newController() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := ctrl.Log.WithName("controller")
 			for _, w := range retiredWarnings(cmd) {
-				log.Info("warning: " + w)
+				log.Info("Configuration warning", "warning", w)
 			}
 			ctx := ctrl.SetupSignalHandler()
 			if f.prune {
@@ -60,7 +60,7 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 	}
 	for {
 		for _, w := range warnings {
-			log.Info("warning: " + w)
+			log.Info("Configuration warning", "warning", w)
 		}
 		generation, stop := context.WithCancel(ctx)
 		next := make(chan loaded, 1)

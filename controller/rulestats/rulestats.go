@@ -142,7 +142,7 @@ func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
 		}
 		if r.Partial != nil && !r.Sensitive {
-			c.fail(r.Object, fmt.Sprintf("rule %q does not see everything: %v", r.Rule, r.Partial))
+			c.fail(r.Object, fmt.Sprintf("rule %q is evaluated on incomplete features: %v", r.Rule, r.Partial))
 		}
 	}
 	for _, r := range o.Rejected() {

@@ -175,7 +175,7 @@ func (s *Source) readFile(h host.Host, file string, out *elements) {
 			out.problem(fmt.Errorf("/%s: rejected: %s", file, why))
 			return
 		}
-		out.problem(fmt.Errorf("/%s: %s: these users can label this node", file, why))
+		out.problem(fmt.Errorf("/%s: %s: any of these users can set labels of this node", file, why))
 	}
 	data, err := h.ReadPrefix(file, MaxFileSize+1)
 	if err == nil && len(data) > MaxFileSize {

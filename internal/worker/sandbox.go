@@ -21,9 +21,9 @@ func (w *Worker) restrict() {
 	what, err := sandbox.Enter(w.serverPorts())
 	switch {
 	case errors.Is(err, sandbox.ErrNone):
-		w.log.Debug("No sandbox", "reason", err)
+		w.log.Debug("Running without the sandbox", "reason", err)
 	case err != nil:
-		w.log.Warn("No sandbox", "error", err)
+		w.log.Warn("Running without the sandbox", "error", err)
 	default:
 		w.sandboxed = true
 		w.log.Debug("Enabled the sandbox", "rights", what)

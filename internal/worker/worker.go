@@ -366,12 +366,12 @@ func (w *Worker) report(problems []discovery.SourceError) {
 	for _, text := range messages {
 		now[text] = true
 		if !w.problems[text] {
-			w.log.Warn(text)
+			w.log.Warn("Discovery has a problem", "problem", text)
 		}
 	}
 	for text := range maps.Keys(w.problems) {
 		if !now[text] {
-			w.log.Info("Resolved: " + text)
+			w.log.Info("A problem of discovery is resolved", "problem", text)
 		}
 	}
 	w.problems = now

@@ -13,8 +13,8 @@ var NodeShapeResource = GroupVersion.WithResource("nodeshapes")
 // NodeShapeGVK is the kind of NodeShape.
 var NodeShapeGVK = schema.GroupVersionKind{Group: GroupName, Version: GroupVersion.Version, Kind: "NodeShape"}
 
-// ConditionContradicted is the type of the condition of a NodeShape that is True while a recent node lacked an output that all
-// nodes before it had.
+// ConditionContradicted is the type of the condition of a NodeShape that is True if one of the recent nodes lacks an output that all
+// earlier nodes have.
 const ConditionContradicted = "Contradicted"
 
 const (

@@ -93,7 +93,7 @@ func parseTerms(text string) (*assayv1alpha1.Requirement, error) {
 
 func parseTerm(out *assayv1alpha1.Requirement, words []word) error {
 	if len(words) == 0 {
-		return errors.New("a term is missing before and; " + filterHelp)
+		return errors.New("missing term before \"and\"; " + filterHelp)
 	}
 	label := words[0].text == "label" && len(words) > 1
 	if label {

@@ -168,7 +168,7 @@ func (s *Set) add(file string, d *manifest.Document, opt rules.Options, names ma
 		s.complain(file, "%s: %s", d.Locate(err.Field), message)
 	}
 	if s.size += set.Size(); s.size > rules.MaxClusterSize {
-		s.complain(file, "%sthe directory takes more than %d bytes of memory when it is compiled; use fewer values and simpler patterns", at, rules.MaxClusterSize)
+		s.complain(file, "%sthe rules of the directory exceed the compile budget of %d bytes; use fewer values and simpler patterns", at, rules.MaxClusterSize)
 		return
 	}
 	s.Objects = append(s.Objects, Object{File: file, Rule: rule, set: set})

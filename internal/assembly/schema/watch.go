@@ -65,10 +65,9 @@ func (w *Watch) Look(ctx context.Context) (changed bool) {
 	missingFields().Set(float64(len(missing)))
 	switch {
 	case changed && len(missing) > 0:
-		log.Info("WARNING: the CustomResourceDefinition of NodeFeatureRule lacks fields of Assay; the API server drops them silently",
-			"missing", missing)
+		log.Info("NodeFeatureRule CRD is missing fields; the API server drops them", "missing", missing)
 	case changed:
-		log.Info("The CustomResourceDefinition of NodeFeatureRule has all fields again")
+		log.Info("NodeFeatureRule CRD has all fields again")
 	}
 	return changed
 }

@@ -61,8 +61,8 @@ func (s *Store) trim() {
 	}
 	if !s.reported {
 		s.reported = true
-		klog.Background().Info("Dropped NodeFeatureSets that no NodeFeature names from memory; check which nodes created them, in the label "+
-			assayv1alpha1.CreatedByNodeLabel, "number", s.dropped, "maxBytes", MaxUnusedBytes)
+		klog.Background().Info("Evicted unreferenced NodeFeatureSets from memory", "count", s.dropped, "maxBytes", MaxUnusedBytes,
+			"labelWithTheirNodes", assayv1alpha1.CreatedByNodeLabel)
 	}
 }
 

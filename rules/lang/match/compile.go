@@ -90,7 +90,7 @@ func (c *compiler) term(at place, t *Term) term {
 	}
 	switch {
 	case t.Feature == "":
-		c.add(field.Required(at.path().Child("feature"), "name the feature to look at, such as cpu.cpuid"))
+		c.add(field.Required(at.path().Child("feature"), "feature is required, for example cpu.cpuid"))
 	case !fine(t.Feature):
 		c.text(at.path().Child("feature"), t.Feature)
 	case strings.TrimSpace(t.Feature) != t.Feature:
