@@ -70,6 +70,16 @@ func build(ctx context.Context, dir string) error {
 		}
 	}
 	fmt.Println("node: building images")
+	for _, args := range [][]string{
+		{"-o", filepath.Join(bin, "assay"), "./cmd/assay"}, {"-C", "hack/deviceplugin", "-o", filepath.Join(bin, "deviceplugin"), "."},
+	} {
+		if args[0] == "-o" {
+			args = append([]string{"-ldflags=" + stamp}, args...)
+		}
+		if _, err := output(ctx, root, "go", append([]string{"build"}, args...)...); err != nil {
+			return err
+		}
+	}
 	pause := filepath.Join(dir, "pause")
 	if _, err := output(ctx, root, "go", "build", "-ldflags=-s -w", "-o", pause, "./test/node/pause"); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +43,7 @@ func fullDisk(ctx context.Context, s *story) error {
 		if err := s.refuses(ctx); err != nil {
 			return err
 		}
-		if _, err := s.configureKubelet(map[string]string{"nodefs.available": "10%"}); err != nil {
+		if _, err := s.configureKubelet(map[string]any{"evictionHard": map[string]string{"memory.available": strconv.Itoa(evictMemory>>20) + "Mi", "nodefs.available": "10%"}}); err != nil {
 			return err
 		}
 		if err := s.Restart(ctx, kube.Kubelet); err != nil {

@@ -27,8 +27,8 @@ func programs() (map[string][]int, error) {
 		}
 		args := strings.Split(string(command), "\x00")
 		name := filepath.Base(args[0])
-		if name == "assay-manager" {
-			name += " " + args[1]
+		if len(args) > 1 && !strings.HasPrefix(args[1], "-") { // a command, such as controller
+			name = strings.TrimSpace(name + " " + args[1])
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
 			found[name] = append(found[name], pid)

@@ -191,11 +191,11 @@ func uninstall(ctx context.Context, s *story) error {
 	return err
 }
 
-// resources returns a Node's extended resources, since the kubelet changes its own ones.
+// resources returns a Node's extended resources, since the kubelet changes its own ones, and those of the device plug-in.
 func resources(node *corev1.Node) map[string]string {
 	out := map[string]string{}
 	for name, quantity := range node.Status.Capacity {
-		if strings.Contains(string(name), "/") {
+		if strings.Contains(string(name), "/") && name != nic {
 			out[string(name)] = quantity.String()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -53,12 +53,17 @@ func startMachine(ctx context.Context, dir string, say func(string)) (*machine, 
 	if err != nil {
 		return nil, err
 	}
+	policy := filepath.Join(dir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return nil, err
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Scheduler: true, ControllerManager: true, RunDir: filepath.Join(dir, "cluster"),
 		// Pods use the Service of the API server, so it needs an address other than loopback.
 		APIServerArgs: []string{
 			"--bind-address=0.0.0.0", "--advertise-address=" + nodeIP, "--endpoint-reconciler-type=lease",
 			"--kubelet-preferred-address-types=InternalIP",
+			"--audit-policy-file=" + policy, "--audit-log-path=" + filepath.Join(dir, auditLog),
 		},
 	})
 	if err != nil {
@@ -221,18 +226,15 @@ func (m *machine) kubelet(ctx context.Context) error {
 	})
 }
 
-// configureKubelet writes the kubelet's configuration, with additional eviction thresholds.
-func (m *machine) configureKubelet(evict map[string]string) (path string, err error) {
-	evictHard := map[string]string{"memory.available": "50Mi"}
-	maps.Copy(evictHard, evict)
-	config, err := yaml.Marshal(map[string]any{
+// configureKubelet writes the kubelet's configuration, with some settings replaced.
+func (m *machine) configureKubelet(replaced map[string]any) (path string, err error) {
+	settings := map[string]any{
 		"apiVersion":                       "kubelet.config.k8s.io/v1beta1",
 		"kind":                             "KubeletConfiguration",
 		"authentication":                   map[string]any{"x509": map[string]any{"clientCAFile": m.path("cluster/pki/ca.crt")}, "anonymous": map[string]any{"enabled": false}},
 		"authorization":                    map[string]any{"mode": "Webhook"},
 		"containerRuntimeEndpoint":         "unix://" + m.socket(),
 		"cgroupDriver":                     "cgroupfs",
-		"cpuManagerPolicy":                 cpuManagerPolicy(),
 		"kubeReserved":                     map[string]string{"cpu": "100m"}, // a part of one CPU, which is shared
 		"cgroupRoot":                       "/" + cgroupName(m.dir),
 		"failCgroupV1":                     false, // still in use, for example here
@@ -248,22 +250,16 @@ func (m *machine) configureKubelet(evict map[string]string) (path string, err er
 		"volumePluginDir":                  m.path("volumeplugins"),
 		"podLogsDir":                       m.path(diskDir + "/podlogs"),
 		"nodeStatusUpdateFrequency":        "5s",
-		"evictionHard":                     evictHard,
+		"evictionHard":                     map[string]string{"memory.available": strconv.Itoa(evictMemory>>20) + "Mi"},
 		"evictionPressureTransitionPeriod": "1s",
 		"imageGCHighThresholdPercent":      100, // imported images cannot be pulled again
-	})
+	}
+	maps.Copy(settings, replaced)
+	config, err := yaml.Marshal(settings)
 	if err != nil {
 		return "", err
 	}
 	return m.write("kubelet.yaml", string(config))
-}
-
-// cpuManagerPolicy returns the policy with which containers can have CPUs of their own, if there are any that are not reserved.
-func cpuManagerPolicy() string {
-	if runtime.NumCPU() > 1 {
-		return "static"
-	}
-	return "none"
 }
 
 // proxy starts kube-proxy for the addresses of Services.
