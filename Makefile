@@ -175,6 +175,12 @@ test-descheduler: bin/cluster ## Test that the descheduler moves pods off a node
 	go build -C hack/descheduler -o $(CURDIR)/bin/descheduler sigs.k8s.io/descheduler/cmd/descheduler
 	ASSAY_DESCHEDULER=$(CURDIR)/bin/descheduler bin/cluster run -- go test ./test/scheduling -run=TestTheDescheduler -count=1 -v
 
+.PHONY: test-numa-scheduler
+test-numa-scheduler: bin/cluster ## Test that the scheduler plug-in NodeResourceTopologyMatch reads what is published (the first time compiles it: minutes)
+	go test -C hack/fingerprint .
+	go build -C hack/numascheduler -o $(CURDIR)/bin/numascheduler .
+	ASSAY_NUMASCHEDULER=$(CURDIR)/bin/numascheduler bin/cluster run -- go test ./test/numa -count=1 -v
+
 JOIN_NODES ?= 500
 
 .PHONY: bench-join

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -289,19 +290,25 @@ func TestQuantitiesAreDecimal(t *testing.T) {
 	}
 }
 
-// TestFingerprints are values of podfingerprint v0.3.0.
+// TestFingerprints compares with those of podfingerprint v0.3.0, which hack/fingerprint wrote.
 func TestFingerprints(t *testing.T) {
-	effort, exclusive := PodName{"default", "besteffort"}, PodName{"default", "excl"}
-	for _, tt := range []struct {
-		pods []PodName
-		want string
-	}{
-		{nil, "pfp0v001ef46db3751d8e999"},
-		{[]PodName{effort, exclusive}, "pfp0v0017c50b124f287d020"},
-		{[]PodName{exclusive, effort}, "pfp0v0017c50b124f287d020"},
-	} {
-		if got := Fingerprint(tt.pods); got != tt.want {
-			t.Errorf("%v: %s, want %s", tt.pods, got, tt.want)
+	golden, err := os.ReadFile("testdata/fingerprints.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(golden)), "\n")
+	if len(lines) < 10 || !strings.HasPrefix(lines[1], "pfp0v0017c50b124f287d020 ") { // that of a real node
+		t.Fatalf("%d fingerprints, the second one %q", len(lines), lines[1])
+	}
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		var pods []PodName
+		for _, pod := range fields[1:] {
+			namespace, name, _ := strings.Cut(pod, "/")
+			pods = append(pods, PodName{namespace, name})
+		}
+		if got := Fingerprint(pods); got != fields[0] {
+			t.Errorf("%v: %s, want %s", pods, got, fields[0])
 		}
 	}
 }
