@@ -87,6 +87,8 @@ type Config struct {
 	Devices *devices.Devices
 	// Orphans configures the deletion of NodeFeatures of deleted nodes.
 	Orphans orphan.Options
+	// Topologies makes it delete NodeResourceTopologies of deleted nodes, too.
+	Topologies bool
 	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
 	FeatureSets arbiter.Options
 	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see compile.Options.
@@ -254,6 +256,14 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 		},
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, nodes.Describing, c.Orphans) },
+		func() error {
+			if !c.Topologies {
+				return nil
+			}
+			opt := c.Orphans
+			opt.Breaker = budget.NewBreaker(c.Budget, clock.RealClock{})
+			return orphan.AddTopologies(mgr, opt)
+		},
 		func() error { return arbiter.Add(mgr, sets, c.Sources.Namespace, c.FeatureSets) },
 		func() error { return health(mgr, reg, watchdog) },
 	} {

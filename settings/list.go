@@ -47,6 +47,7 @@ type Settings struct {
 	NodeShapeLabels      []string
 	GcInterval           time.Duration
 	GcGracePeriod        time.Duration
+	GcTopologies         bool
 	FeatureGates         map[string]bool
 }
 
@@ -185,9 +186,11 @@ var list = []Setting{
 	declare("nodeShapeLabels", func(s *Settings) *[]string { return &s.NodeShapeLabels }, DefaultNodeShapeLabels,
 		"Labels that make a NodeShape: those that autoscalers know before a node exists. An empty list disables NodeShapes."),
 	declare("gcInterval", func(s *Settings) *time.Duration { return &s.GcInterval }, DefaultGcInterval,
-		"Interval at which NodeFeatures without a Node are deleted; 0: never.", controllerFlag("gc-interval")),
+		"Interval at which objects without a Node are deleted; 0: never.", controllerFlag("gc-interval")),
 	declare("gcGracePeriod", func(s *Settings) *time.Duration { return &s.GcGracePeriod }, DefaultGcGracePeriod,
 		"Time that a NodeFeature outlives its Node."),
+	declare("gcTopologies", func(s *Settings) *bool { return &s.GcTopologies }, false,
+		"Delete NodeResourceTopologies without a Node, too: those that another publisher has left behind.", controllerFlag("gc-topologies")),
 	declare("featureSources", func(s *Settings) **regexp.Regexp { return &s.FeatureSources }, nil,
 		"Regular expression on namespace/name of the NodeFeatures that rules of objects without featureSources see.",
 		flag("feature-sources"), inAssay),

@@ -48,7 +48,7 @@ func TestFlagsMeanWhatTheirKeysMean(t *testing.T) {
 		"built-in-rules": {"/a", "builtInRules: /a"}, "allow-fail": {"false", "allowFail: false"},
 		"fail-taint": {"a.io/b=c:NoSchedule", "failTaint: a.io/b=c:NoSchedule"}, "loss-taint": {"a.io/b:NoSchedule", "lossTaint: a.io/b:NoSchedule"},
 		"features-ready": {"false", "featuresReady: false"}, "startup-taint": {"a.io/b", "startupTaint: a.io/b"},
-		"fail-open-after": {"1m", "failOpenAfter: 1m"}, "gc-interval": {"1m", "gcInterval: 1m"}, "feature-sources": {"^a", "featureSources: ^a"},
+		"fail-open-after": {"1m", "failOpenAfter: 1m"}, "gc-interval": {"1m", "gcInterval: 1m"}, "gc-topologies": {"true", "gcTopologies: true"}, "feature-sources": {"^a", "featureSources: ^a"},
 		"feature-gates":       {"FeatureScheduling=true", "featureGates: {FeatureScheduling: true}"},
 		"disable-auto-prefix": {"true", "featureGates: {DisableAutoPrefix: true}"},
 	}

@@ -32,6 +32,7 @@ func controllerConfig(s *settings.Settings, namespace string) controller.Config 
 		Requests:        compile.RequestLimits(s.MaterializedRequests),
 		Shapes:          s.NodeShapeLabels,
 		Orphans:         orphan.Options{Interval: s.GcInterval, Grace: s.GcGracePeriod},
+		Topologies:      s.GcTopologies,
 	}
 	if s.Instance != "" {
 		c.Requests = compile.RequestLimits{} // two controllers would write the same labels

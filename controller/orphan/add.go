@@ -1,4 +1,4 @@
-// Package orphan deletes NodeFeatures of deleted Nodes.
+// Package orphan deletes NodeFeatures and NodeResourceTopologies of deleted Nodes.
 package orphan
 
 import (

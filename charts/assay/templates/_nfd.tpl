@@ -126,6 +126,7 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.resyncPeriod }}{{ $args = append $args (printf "--resync-period=%s" .) }}{{ end -}}
 {{- with $c.nfdApiParallelism }}{{ $args = append $args (printf "--nfd-api-parallelism=%d" (int .)) }}{{ end -}}
 {{- with (.Values.gc | default dict).interval }}{{ $args = append $args (printf "--gc-interval=%s" .) }}{{ end -}}
+{{- if include "assay.collectsTopologies" . }}{{ $args = append $args "--gc-topologies" }}{{ end -}}
 {{- toYaml $args -}}
 {{- end -}}
 
@@ -234,6 +235,12 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{- with $u.kubeletConfigPath }}{{ $_ := set $own "kubelet" (merge (dict "configPath" .) ($own.kubelet | default dict)) }}{{ end -}}
 {{- with $u.kubeletPodResourcesSockPath }}{{ $_ := set $own "kubelet" (merge (dict "podResourcesDir" (dir .) "socket" (base .)) ($own.kubelet | default dict)) }}{{ end -}}
 {{- mustMergeOverwrite $t $own | toYaml -}}
+{{- end -}}
+
+{{/* "true" if the controller deletes NodeResourceTopologies of other publishers, else empty. */}}
+{{- define "assay.collectsTopologies" -}}
+{{- $c := include "assay.controller" . | fromYaml -}}
+{{- if or .Values.topology.collectForeign ($c.config | default dict).gcTopologies -}}true{{- end -}}
 {{- end -}}
 
 {{/* The given keys that are set, with their path. Parameters: the path, the values and the keys. */}}

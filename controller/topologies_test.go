@@ -1,0 +1,82 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/internal/testkit"
+)
+
+// TestTopologiesOfOthersAreCollectedOnRequest: an object that Node Feature Discovery's updater has left behind goes after its Node, one
+// whose Node may be about to join stays, and none goes unless that is requested.
+func TestTopologiesOfOthersAreCollectedOnRequest(t *testing.T) {
+	w := newWorld(t)
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(crds.Topology(), &definition.Object); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Create(t, w, definition)
+	topology := func(name string) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{"zones": []any{}}}
+		object.SetGroupVersionKind(v1alpha2.NodeResourceTopologyGVK)
+		object.SetName(name)
+		return object
+	}
+	names := []string{"stays", "gone", "to-come"}
+	for _, name := range names {
+		testkit.Eventually(t, "the kind is served", func(ctx context.Context) error {
+			return client.IgnoreAlreadyExists(w.Create(ctx, topology(name)))
+		})
+	}
+	w.node("stays")
+	gone := w.node("gone")
+	quick := func(c *controller.Config) { c.Orphans.Interval, c.Orphans.Grace = 10*time.Second, 500*time.Millisecond }
+	looked := func(m *manager) func(context.Context) error {
+		return func(context.Context) error {
+			if n := len(m.requests("GET", "/noderesourcetopologies")); n < 2 { // the first look is complete
+				return fmt.Errorf("%d looks", n)
+			}
+			return nil
+		}
+	}
+	m := w.start(quick, func(c *controller.Config) { c.Topologies = true })
+	testkit.Eventually(t, "a look at all topologies", looked(m))
+	if err := w.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "removal of the topology of the deleted node", func(ctx context.Context) error {
+		err := w.Get(ctx, client.ObjectKey{Name: "gone"}, topology("gone"))
+		if err == nil {
+			err = errors.New("still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	for _, name := range []string{"stays", "to-come"} {
+		if err := w.Get(t.Context(), client.ObjectKey{Name: name}, topology(name)); apierrors.IsNotFound(err) || err != nil {
+			t.Errorf("topology %s: %v", name, err)
+		}
+	}
+	m.stop()
+	m = w.start(quick)
+	w.node("another")
+	testkit.Eventually(t, "the controller is ready", func(ctx context.Context) error {
+		if len(m.requests("GET", "/nodes")) == 0 {
+			return errors.New("it has not read the nodes")
+		}
+		return nil
+	})
+	if n := len(m.requests("/noderesourcetopologies")); n > 0 {
+		t.Errorf("%d requests about topologies that nobody requested", n)
+	}
+}
