@@ -63,7 +63,7 @@ func (t *Topologies) Start(ctx context.Context) error {
 	return nil
 }
 
-// pass looks at each object once. Without the kind, it does nothing.
+// pass checks each object once. Without the kind, it does nothing.
 func (t *Topologies) pass(ctx context.Context) error {
 	var gone []metav1.PartialObjectMetadata
 	var errs []error
@@ -130,7 +130,7 @@ func (t *Topologies) remove(ctx context.Context, o *metav1.PartialObjectMetadata
 	o.SetGroupVersionKind(v1alpha2.NodeResourceTopologyGVK)
 	if err := t.client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 		if apierrors.IsConflict(err) {
-			return nil // somebody has just published it: the next pass looks again
+			return nil // it has just been published: the next pass checks it again
 		}
 		failures.WithLabelValues("NodeResourceTopology").Inc()
 		return err

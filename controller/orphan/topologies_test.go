@@ -89,7 +89,7 @@ func TestTopologiesAreDeletedOnEvidenceOnly(t *testing.T) {
 	pass(11*time.Minute, false, 1)
 }
 
-// TestMassDeletionOfTopologiesIsHeld: all Nodes of a zone may be missing because of a mistake.
+// TestMassDeletionOfTopologiesIsHeld: all Nodes of a zone may be missing because of an outage.
 func TestMassDeletionOfTopologiesIsHeld(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	f := &fleetModel{topologies: map[string]time.Time{}}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// lookAgain is the interval between looks at the kubelet's socket.
+// lookAgain is the interval between checks of the kubelet's socket.
 const lookAgain = 200 * time.Millisecond
 
 func main() {

@@ -151,7 +151,7 @@ func (s *story) mountNodes() error {
 	return nil
 }
 
-// lineOf returns the first line of a text with a part.
+// lineOf returns the first line that contains a part.
 func lineOf(text, part string) string {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, part) {

@@ -239,7 +239,7 @@ func (w *world) createOn(t *testing.T, node, name string, cpus int64) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace},
 		Spec: corev1.PodSpec{
 			SchedulerName: schedulerName, NodeName: node,
-			Containers:    []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}},
+			Containers: []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}},
 		},
 	}
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { // its ServiceAccount may not exist yet
