@@ -26,7 +26,7 @@ const (
 
 	// maxPause is the maximum interval between reads of the Secret, through which replicas see each other's changes.
 	maxPause = time.Minute
-	// retryPause is the delay after a failed attempt.
+	// retryPause is the delay after a failed attempt. It doubles with each further one, up to maxPause.
 	retryPause = 2 * time.Second
 	// maxAttempts is the maximum number of attempts of a pass that conflicts with other replicas.
 	maxAttempts = 5
@@ -103,11 +103,17 @@ func NewSelfSigned(o Options) (*SelfSigned, error) {
 // Run renews the certificate until the context ends. It reads the Secret, and with it the changes of other replicas, once a minute,
 // or more often if the lifetime is less than an hour.
 func (s *SelfSigned) Run(ctx context.Context) error {
+	retry := retryPause
 	for {
 		pause := min(maxPause, s.opts.Life/60)
-		if err := s.Ensure(ctx); err != nil {
+		switch err := s.Ensure(ctx); {
+		case err == nil:
+			retry = retryPause
+		case errors.Is(err, ErrNotYet):
 			pause = min(pause, retryPause)
-			if s.opts.Report != nil && ctx.Err() == nil && !errors.Is(err, ErrNotYet) {
+		default:
+			pause, retry = min(pause, retry), min(2*retry, maxPause)
+			if s.opts.Report != nil && ctx.Err() == nil {
 				s.opts.Report(err)
 			}
 		}

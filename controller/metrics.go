@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // reportBuild registers the metrics with which NFD's programs report their versions; the controller replaces two of these programs.
@@ -30,7 +32,41 @@ var reportBuild = sync.OnceFunc(func() {
 func init() {
 	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
-	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load))
+	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load), nodesByReady{})
+}
+
+// nodesByReady counts the Nodes by the status of their condition FeaturesReady, from the cache of the manager that was started last.
+type nodesByReady struct{}
+
+var nodesDesc = prometheus.NewDesc("assay_nodes", "Nodes by the status of the condition FeaturesReady: True, False, Unknown, or None.", []string{"features_ready"}, nil)
+
+// Describe implements prometheus.Collector.
+func (nodesByReady) Describe(c chan<- *prometheus.Desc) { c <- nodesDesc }
+
+// Collect implements prometheus.Collector. There is no metric while the Nodes are not known.
+func (nodesByReady) Collect(c chan<- prometheus.Metric) {
+	cache := published.cache.Load()
+	if cache == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	var list corev1.NodeList
+	if err := (*cache).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	const none = "None"
+	count := map[string]int{string(corev1.ConditionTrue): 0, string(corev1.ConditionFalse): 0, string(corev1.ConditionUnknown): 0, none: 0}
+	for i := range list.Items {
+		status := none
+		if ready := plan.StateOf(&list.Items[i]).Ready(); ready != nil {
+			status = string(ready.Status)
+		}
+		count[status]++
+	}
+	for status, n := range count {
+		c <- prometheus.MustNewConstMetric(nodesDesc, prometheus.GaugeValue, float64(n), status)
+	}
 }
 
 // features is the budget of the manager that was started last.

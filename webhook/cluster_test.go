@@ -55,8 +55,9 @@ func serveWith(t *testing.T, c *cluster.Cluster, life time.Duration, templates c
 				return certs.ErrNotYet
 			}
 			api := client.AdmissionregistrationV1()
-			return webhook.Install(ctx, api.ValidatingWebhookConfigurations(), api.MutatingWebhookConfigurations(),
+			_, err := webhook.Install(ctx, api.ValidatingWebhookConfigurations(), api.MutatingWebhookConfigurations(),
 				webhook.ConfigurationOptions{URL: "https://" + server.Addr(), CABundle: bundle, Fail: templates == nil})
+			return err
 		},
 		Report: func(err error) { t.Error(err) },
 	})

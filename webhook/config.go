@@ -1,8 +1,10 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,9 +22,9 @@ const ConfigurationName = "assay"
 // fieldManager is the field manager of the webhooks in the configurations.
 const fieldManager = "assay-webhook"
 
-// timeoutSeconds is the webhook timeout of the API server; responses take milliseconds. It is the maximum delay of a write to our
+// DefaultTimeoutSeconds is the webhook timeout of the API server; responses take milliseconds. It is the maximum delay of a write to our
 // kinds while the webhook is unavailable.
-const timeoutSeconds = 2
+const DefaultTimeoutSeconds = 2
 
 // earlyTimeoutSeconds is the timeout of the review in mutating admission, after which the API server validates the schema without
 // it.
@@ -47,6 +49,10 @@ type ConfigurationOptions struct {
 	Scheduling bool
 	// Selectors also registers the reviews that add labels of requests to node selectors.
 	Selectors bool
+	// TimeoutSeconds is the webhook timeout of the API server; DefaultTimeoutSeconds if 0.
+	TimeoutSeconds int32
+	// Namespaces restricts the reviews of pods and workloads to namespaces with these labels; nil: all.
+	Namespaces *metav1.LabelSelector
 }
 
 // specChanged is false for updates that do not change the spec. Without has() it would fail for objects without a spec, whose
@@ -91,7 +97,7 @@ func EarlyConfiguration(o ConfigurationOptions) *admissionregistrationv1.Mutatin
 		},
 		ObjectMeta: validating.ObjectMeta,
 	}
-	timeout, ignore, never := int32(earlyTimeoutSeconds), admissionregistrationv1.Ignore, admissionregistrationv1.NeverReinvocationPolicy
+	timeout, ignore, never := min(earlyTimeoutSeconds, cmp.Or(o.TimeoutSeconds, DefaultTimeoutSeconds)), admissionregistrationv1.Ignore, admissionregistrationv1.NeverReinvocationPolicy
 	for _, h := range validating.Webhooks {
 		early := admissionregistrationv1.MutatingWebhook{
 			Name: "early." + h.Name, ClientConfig: h.ClientConfig, MatchPolicy: h.MatchPolicy, SideEffects: h.SideEffects,
@@ -131,7 +137,8 @@ var byPeople = admissionregistrationv1.MatchCondition{
 }
 
 func hook(name string, o ConfigurationOptions, policy admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.RuleWithOperations) admissionregistrationv1.ValidatingWebhook {
-	none, timeout, match := admissionregistrationv1.SideEffectClassNone, int32(timeoutSeconds), admissionregistrationv1.Equivalent
+	none, match := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Equivalent
+	timeout := cmp.Or(o.TimeoutSeconds, DefaultTimeoutSeconds)
 	client := admissionregistrationv1.WebhookClientConfig{CABundle: o.CABundle}
 	if o.URL != "" {
 		url := o.URL + ReviewPath
@@ -187,25 +194,37 @@ func installed(o ConfigurationOptions) []metav1.Object {
 
 // Install updates the webhooks in existing configurations. It does not create them, since a client that can create webhook
 // configurations can receive every Secret. It leaves everything else in these objects unchanged. It is idempotent, and every
-// replica can call it. Call it only after the server is serving.
-func Install(ctx context.Context, validating Configurations, mutating MutatingConfigurations, o ConfigurationOptions) error {
+// replica can call it. Call it only after the server is serving. A configuration that is missing does not keep it from updating the others:
+// it returns the generations of those that it has updated.
+func Install(ctx context.Context, validating Configurations, mutating MutatingConfigurations, o ConfigurationOptions) (Generations, error) {
+	generations := Generations{}
+	var errs []error
 	for _, object := range installed(o) {
 		var err error
+		var kind string
+		var got metav1.Object
 		switch c := object.(type) {
 		case *admissionregistrationv1.ValidatingWebhookConfiguration:
-			_, err = validating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
+			kind = "ValidatingWebhookConfiguration"
+			got, err = validating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
 		case *admissionregistrationv1.MutatingWebhookConfiguration:
-			_, err = mutating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
+			kind = "MutatingWebhookConfiguration"
+			got, err = mutating.Patch(ctx, c.Name, types.MergePatchType, webhooksOf(c.Webhooks), metav1.PatchOptions{FieldManager: fieldManager})
 		}
-		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("%w: the installation creates it empty, and the webhook fills it: run `helm upgrade`, or `kubectl apply -k` without Helm", err)
-		}
-		if err != nil {
-			return fmt.Errorf("fill the webhook configuration %s: %w", object.GetName(), err)
+		switch {
+		case apierrors.IsNotFound(err):
+			errs = append(errs, fmt.Errorf("%w: the installation creates it empty, and the webhook fills it: run `helm upgrade`, or `kubectl apply -k` without Helm", err))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("fill the %s %s: %w", kind, object.GetName(), err))
+		default:
+			generations[kind+" "+object.GetName()] = got.GetGeneration()
 		}
 	}
-	return nil
+	return generations, errors.Join(errs...)
 }
+
+// Generations are the generations of webhook configurations, by kind and name. A generation grows with each change of the webhooks.
+type Generations map[string]int64
 
 // webhooksOf returns a merge patch for the webhooks of a configuration.
 func webhooksOf[T any](webhooks []T) []byte {

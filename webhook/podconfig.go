@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,7 @@ func SchedulingConfigurations(o ConfigurationOptions) (*admissionregistrationv1.
 	cron := hook("cronjobs.assay.dev", o, admissionregistrationv1.Ignore, core(write, "batch", "cronjobs"))
 	cron.MatchConditions = []admissionregistrationv1.MatchCondition{condition("object.spec.jobTemplate.spec.template")}
 	for _, h := range []*admissionregistrationv1.ValidatingWebhook{&templates, &cron} {
-		h.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{elsewhere}}
+		h.NamespaceSelector = o.namespaces(elsewhere)
 	}
 	return mutating, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"},
@@ -73,18 +74,28 @@ func condition(template string) admissionregistrationv1.MatchCondition {
 // podHook returns the webhook that mutates pods on creation.
 func podHook(name string, o ConfigurationOptions, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
 	h := hook(name, o, admissionregistrationv1.Ignore, core([]admissionregistrationv1.OperationType{admissionregistrationv1.Create}, "", "pods"))
-	return mutatingHook(&h, when, namespaces...)
+	return mutatingHook(&h, when, o, namespaces...)
 }
 
 // mutatingHook returns a webhook as one for mutating admission.
-func mutatingHook(h *admissionregistrationv1.ValidatingWebhook, when admissionregistrationv1.MatchCondition, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
+func mutatingHook(h *admissionregistrationv1.ValidatingWebhook, when admissionregistrationv1.MatchCondition, o ConfigurationOptions, namespaces ...metav1.LabelSelectorRequirement) admissionregistrationv1.MutatingWebhook {
 	again := admissionregistrationv1.IfNeededReinvocationPolicy
 	return admissionregistrationv1.MutatingWebhook{
 		Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy, MatchPolicy: h.MatchPolicy,
 		SideEffects: h.SideEffects, TimeoutSeconds: h.TimeoutSeconds, AdmissionReviewVersions: h.AdmissionReviewVersions,
 		ReinvocationPolicy: &again, MatchConditions: []admissionregistrationv1.MatchCondition{when},
-		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: namespaces},
+		NamespaceSelector: o.namespaces(namespaces...),
 	}
+}
+
+// namespaces returns the selector of namespaces that meet the requirements and those of Namespaces.
+func (o *ConfigurationOptions) namespaces(all ...metav1.LabelSelectorRequirement) *metav1.LabelSelector {
+	out := &metav1.LabelSelector{MatchExpressions: all}
+	if o.Namespaces != nil {
+		out.MatchLabels = o.Namespaces.MatchLabels
+		out.MatchExpressions = append(slices.Clone(all), o.Namespaces.MatchExpressions...)
+	}
+	return out
 }
 
 // elsewhere selects all namespaces but kube-system and Assay's own, which must not depend on the webhook.

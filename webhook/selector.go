@@ -137,7 +137,7 @@ func SelectorConfiguration(o ConfigurationOptions) *admissionregistrationv1.Muta
 		{&templates, named("object.spec.template") + " || request.operation == 'UPDATE' && " + named("oldObject.spec.template")},
 	} {
 		h.ClientConfig = at(h.ClientConfig, o, SelectorPath)
-		out.Webhooks = append(out.Webhooks, mutatingHook(h.ValidatingWebhook, admissionregistrationv1.MatchCondition{Name: "asks", Expression: h.when}, elsewhere(o)))
+		out.Webhooks = append(out.Webhooks, mutatingHook(h.ValidatingWebhook, admissionregistrationv1.MatchCondition{Name: "asks", Expression: h.when}, o, elsewhere(o)))
 	}
 	return out
 }

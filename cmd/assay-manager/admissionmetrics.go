@@ -23,7 +23,7 @@ func newAdmissionMetrics(k keeper) *admissionMetrics {
 			Help: "Reviews by resource and verdict: allowed, warned, denied, or failed for a reason unrelated to the object.",
 		}, []string{"resource", "verdict"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "assay_webhook_review_seconds",
+			Name:    "assay_webhook_review_duration_seconds",
 			Help:    "Time from the headers of a request to its response.",
 			Buckets: prometheus.ExponentialBuckets(0.000_25, 2, 14), // a small rule takes 0.3 ms, and the API server times out after 2 s
 		}, []string{"resource"}),
@@ -45,15 +45,6 @@ func certificateMetrics(certificate interface{ Status() (certs.Status, bool) }) 
 		}, func() float64 {
 			if t := status(); !t.IsZero() {
 				return float64(t.Unix())
-			}
-			return 0
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "assay_certificate_expiry_days",
-			Help: "Days until the serving certificate in use expires; negative after it has expired, 0 while there is none.",
-		}, func() float64 {
-			if t := status(); !t.IsZero() {
-				return time.Until(t).Hours() / 24
 			}
 			return 0
 		}),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -16,8 +17,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	admissionregistration "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/webhook"
@@ -37,6 +40,8 @@ type certificateFlags struct {
 	secret, service, url string
 	servicePort          int32
 	failurePolicy        string
+	timeout              int32
+	namespaces           string
 	life, authorityLife  time.Duration
 }
 
@@ -51,11 +56,19 @@ func (f *certificateFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.url, "webhook-url", "", "URL at which the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
 	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "failure policy of the webhook configurations while no webhook answers: Ignore accepts rules, "+
 		"and the controller reports their errors; Fail rejects them")
+	flags.Int32Var(&f.timeout, "webhook-timeout", webhook.DefaultTimeoutSeconds, "seconds that the API server waits for the webhook")
+	flags.StringVar(&f.namespaces, "webhook-namespaces", "", "label selector, as JSON or YAML, of the namespaces whose pods and workloads are reviewed; empty: all")
 }
 
 func (f *certificateFlags) check() error {
 	if f.failurePolicy != "Ignore" && f.failurePolicy != "Fail" {
 		return fmt.Errorf("--failure-policy is %q; it must be Ignore or Fail", f.failurePolicy)
+	}
+	if f.timeout < 1 || f.timeout > maxTimeoutSeconds {
+		return fmt.Errorf("--webhook-timeout is %d; it must be between 1 and %d", f.timeout, maxTimeoutSeconds)
+	}
+	if _, err := f.selector(); err != nil {
+		return err
 	}
 	if f.url != "" {
 		if u, err := url.Parse(f.url); err != nil || u.Scheme != "https" || u.Hostname() == "" || u.Path != "" {
@@ -63,6 +76,25 @@ func (f *certificateFlags) check() error {
 		}
 	}
 	return nil
+}
+
+// maxTimeoutSeconds is the maximum timeout of a webhook that the API server accepts.
+const maxTimeoutSeconds = 30
+
+// selector returns the selector of --webhook-namespaces, nil if it is empty.
+func (f *certificateFlags) selector() (*metav1.LabelSelector, error) {
+	if f.namespaces == "" {
+		return nil, nil
+	}
+	var selector metav1.LabelSelector
+	err := yaml.UnmarshalStrict([]byte(f.namespaces), &selector)
+	if err == nil {
+		_, err = metav1.LabelSelectorAsSelector(&selector)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-namespaces: %w", err)
+	}
+	return &selector, nil
 }
 
 // keeper is the part of package certs that the webhook needs.
@@ -81,12 +113,16 @@ func (f *certificateFlags) newKeeper(namespace string, reviews schedulingFlags, 
 	if f.certDir != "" {
 		return certs.NewMounted(filepath.Join(f.certDir, corev1.TLSCertKey), filepath.Join(f.certDir, corev1.TLSPrivateKeyKey), nil, report)
 	}
+	namespaces, err := f.selector()
+	if err != nil {
+		return nil, err
+	}
 	p := &publisher{
 		flags: f, namespace: namespace, answers: answers, log: log,
 		client: client.AdmissionregistrationV1(),
 		config: webhook.ConfigurationOptions{
 			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail",
-			Scheduling: reviews.scheduling, Selectors: reviews.selectors,
+			Scheduling: reviews.scheduling, Selectors: reviews.selectors, TimeoutSeconds: f.timeout, Namespaces: namespaces,
 		},
 	}
 	o := certs.Options{
@@ -123,6 +159,8 @@ type publisher struct {
 
 	since     time.Time // time since which the replica answers
 	installed bool
+	bundle    []byte              // that was written last
+	written   webhook.Generations // of the configurations after that
 }
 
 // publish runs in every pass of the keeper. Passes do not overlap.
@@ -134,7 +172,9 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	}
 	config := p.config
 	config.CABundle = bundle
-	if err := webhook.Install(ctx, p.client.ValidatingWebhookConfigurations(), p.client.MutatingWebhookConfigurations(), config); err != nil {
+	written, err := webhook.Install(ctx, p.client.ValidatingWebhookConfigurations(), p.client.MutatingWebhookConfigurations(), config)
+	p.logRepairs(bundle, written)
+	if err != nil {
 		return err
 	}
 	if !p.installed {
@@ -142,6 +182,17 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 		p.log.Info("Registered webhook", "configuration", webhook.ConfigurationName, "failurePolicy", p.flags.failurePolicy)
 	}
 	return nil
+}
+
+// logRepairs logs which configurations had other webhooks than this replica wrote: another client has changed them, or the CA of another
+// replica was in them.
+func (p *publisher) logRepairs(bundle []byte, written webhook.Generations) {
+	for name, generation := range written {
+		if before := p.written[name]; before != 0 && generation != before && bytes.Equal(bundle, p.bundle) {
+			p.log.Info("Repaired webhook configuration: another client had changed its webhooks", "configuration", name, "generation", generation)
+		}
+	}
+	p.bundle, p.written = bundle, written
 }
 
 // reachable connects to this replica directly, and then through the Service as the API server does: it takes seconds until a

@@ -253,9 +253,8 @@ func (e *behindService) tokens(t *testing.T, c *cluster.Cluster) {
 		if got != want {
 			t.Errorf("%s: got %d, want %d (%v)", name, got, want, err)
 		}
-		// The documented certificate is valid for five years.
-		if days := "assay_certificate_expiry_days 182"; got == http.StatusOK && !strings.Contains(text, days) {
-			t.Errorf("the metrics do not say %s…:\n%s", days, text)
+		if expiry := "assay_certificate_expiration_timestamp_seconds 1"; got == http.StatusOK && !strings.Contains(text, expiry) {
+			t.Errorf("the metrics do not say %s…:\n%s", expiry, text)
 		}
 	}
 	if got, _, err := e.get(t.Context(), "/metrics", ""); got != http.StatusUnauthorized {

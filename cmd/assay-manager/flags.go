@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/assay-project/assay/cmd/assay-manager/internal/metricsaccess"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -16,6 +17,7 @@ type processFlags struct {
 	port, metricsPort     int
 	metricsSecure         bool
 	metricsCertDir        string
+	profiles              bool
 }
 
 func (f *processFlags) register(flags *pflag.FlagSet) {
@@ -27,6 +29,8 @@ func (f *processFlags) register(flags *pflag.FlagSet) {
 		"serve /metrics over TLS, to clients whose bearer token may get the path /metrics (TokenReview and SubjectAccessReview)")
 	flags.StringVar(&f.metricsCertDir, "metrics-cert-dir", "",
 		"directory of tls.crt and tls.key for --metrics-secure; empty: a self-signed certificate")
+	flags.BoolVar(&f.profiles, "pprof", false,
+		"serve profiles at "+metricsaccess.ProfilesPath+" of the port of metrics, to clients whose bearer token may get that path; needs --metrics-secure")
 }
 
 // ruleFlags are the flags that affect the meaning of rules. All commands that compile rules have them and must have the same values

@@ -5,8 +5,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/settings"
@@ -18,6 +21,13 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// buildInfo tells the programs apart, and from those of Node Feature Discovery, whose names the controller reports too.
+var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "assay_build_info", Help: "Always 1, with the version of the program.",
+}, []string{"component", "version", "goversion"})
+
+func init() { ctrlmetrics.Registry.MustRegister(buildInfo) }
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -33,6 +43,7 @@ func newCommand() *cobra.Command {
 	cmd.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		logs.use(cmd.ErrOrStderr())
 		limitMemory(cmd.Name())
+		buildInfo.WithLabelValues(cmd.Name(), build.Version(), runtime.Version()).Set(1)
 	}
 	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
 	return cmd

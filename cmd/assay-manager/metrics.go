@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 
@@ -18,6 +20,9 @@ import (
 func (f *processFlags) metrics() (metricsserver.Options, error) {
 	o := metricsserver.Options{BindAddress: address(f.metricsPort)}
 	if !f.metricsSecure {
+		if f.profiles {
+			return o, errors.New("--pprof needs --metrics-secure: profiles contain what is in memory, such as Secrets that rules refer to")
+		}
 		if f.metricsCertDir != "" {
 			return o, errors.New("--metrics-cert-dir needs --metrics-secure")
 		}
@@ -35,5 +40,13 @@ func (f *processFlags) metrics() (metricsserver.Options, error) {
 	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.NextProtos = tls.VersionTLS13, []string{"http/1.1"}
 	}}
+	if f.profiles {
+		o.ExtraHandlers = map[string]http.Handler{
+			metricsaccess.ProfilesPath:              http.HandlerFunc(pprof.Index),
+			metricsaccess.ProfilesPath + "/profile": http.HandlerFunc(pprof.Profile),
+			metricsaccess.ProfilesPath + "/trace":   http.HandlerFunc(pprof.Trace),
+			metricsaccess.ProfilesPath + "/":        http.HandlerFunc(pprof.Index),
+		}
+	}
 	return o, nil
 }

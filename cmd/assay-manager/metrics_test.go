@@ -24,7 +24,7 @@ import (
 // and without the permission that the chart renders for them.
 func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 	c := testkit.Cluster(t)
-	p := startWebhook(t, c, "--metrics-secure")
+	p := startWebhook(t, c, "--metrics-secure", "--pprof")
 	k := testkit.Client(t, c.User)
 	grant := func(role string, subject rbacv1.Subject) {
 		name := "secure-" + role
@@ -79,13 +79,34 @@ func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 	} else if strings.Contains(got, "nfd_master_build_info") {
 		t.Error("the webhook has a metric that an alert takes for a running controller")
 	}
+	// Profiles contain what is in memory: the permission to read metrics is not enough.
+	const profile = "/debug/pprof/goroutine?debug=1"
+	if got := get(t.Context(), "https://"+p.metrics+profile, permitted); !strings.HasPrefix(got, "403 the user is not permitted to get /debug/pprof") {
+		t.Errorf("a client that may read metrics gets %.200s", got)
+	}
+	testkit.Create(t, k, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "profiles-reader"}, Rules: []rbacv1.PolicyRule{{
+		NonResourceURLs: []string{"/debug/pprof"}, Verbs: []string{"get"},
+	}}})
+	testkit.Create(t, k, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "profiles-reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "profiles-reader"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: "other"}},
+	})
+	testkit.Eventually(t, "the role is active", func(ctx context.Context) error {
+		if got := get(ctx, "https://"+p.metrics+profile, other); !strings.HasPrefix(got, "200 goroutine profile") {
+			return fmt.Errorf("got %.200s", got)
+		}
+		return nil
+	})
 }
 
-// readMetrics returns the status and the body of a response, or the error.
-func readMetrics(ctx context.Context, url, token string) string {
+// readMetrics returns the status of /metrics and the body of a response, or the error.
+func readMetrics(ctx context.Context, url, token string) string { return get(ctx, url+"/metrics", token) }
+
+// get returns the status and the body of a response, or the error.
+func get(ctx context.Context, url, token string) string {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} // #nosec G402 -- self-signed
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err.Error()
 	}
@@ -111,6 +132,7 @@ func TestMetricsFlagsAreChecked(t *testing.T) {
 	}{
 		"NoTLS":         {processFlags{metricsCertDir: "/x"}, "--metrics-cert-dir needs --metrics-secure"},
 		"NoCertificate": {processFlags{metricsSecure: true, metricsCertDir: "/nowhere"}, "--metrics-cert-dir: stat /nowhere/tls.crt"},
+		"Profiles":      {processFlags{profiles: true}, "--pprof needs --metrics-secure"},
 		"SelfSigned":    {processFlags{metricsSecure: true}, ""},
 		"Plain":         {processFlags{}, ""},
 	} {

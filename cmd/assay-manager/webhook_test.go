@@ -215,8 +215,8 @@ func TestRotationLosesNoRequest(t *testing.T) {
 	for _, want := range []string{
 		`assay_webhook_reviews_total{resource="nodefeaturerules",verdict="denied"}`,
 		`assay_webhook_reviews_total{resource="nodefeaturerules",verdict="allowed"}`,
-		`assay_webhook_review_seconds_bucket{resource="nodefeaturerules",le="0.001"}`,
-		"assay_certificate_expiration_timestamp_seconds 1", "assay_certificate_expiry_days",
+		`assay_webhook_review_duration_seconds_bucket{resource="nodefeaturerules",le="0.001"}`,
+		"assay_certificate_expiration_timestamp_seconds 1", `assay_build_info{component="webhook",`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s", want)

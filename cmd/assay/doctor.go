@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	f := &cluster.Flags{}
-	output, all := "", false
+	output, all, wait := "", false, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation of Assay, and show how to fix its problems",
@@ -23,20 +24,24 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
 
   the CustomResourceDefinitions: whether they are of this version
   the Deployments: replicas that are ready, pods that are not
+  the configurations: whether the programs accept them
   the controller: whether a replica holds its Lease and renews it
   the workers: whether one runs on every Node and publishes features
   the webhook: its configurations, their CA, and its answer to a dry run of an invalid rule
+  keys of Nodes that flap, that another client keeps changing, or that the API server rejects
   the Nodes: whether each of a sample has what its rules give, or the controller reports why not (--all compares all Nodes)
   rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
   pods that wait for a scheduler that does not run, or that does not check the features they require
   NodeResourceTopologies, if they are published: their definition, other publishers, and nodes on which the scheduler would place no pods
 
-It changes nothing.
+The first line is the most important finding: errors, then warnings, then what is well. With --wait it repeats the checks until
+there is no problem, for example after helm upgrade in a pipeline. It changes nothing.
 
 Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could not be read.`,
 		Example: `  assay doctor
   assay doctor --context prod --assay-namespace features
   assay doctor --all
+  assay doctor --wait 5m
   assay doctor -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +50,9 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 				return err
 			}
 			nodes := &nodeCheck{flags: worldFlags{Flags: *f}, all: all}
-			found, err := doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
+			found, err := examineUntil(cmd, wait, func() ([]doctor.Finding, error) {
+				return doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
+			})
 			if err != nil {
 				return err
 			}
@@ -54,8 +61,40 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 	}
 	f.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("compare all Nodes with an evaluation of their rules, not a random sample of %d", sampledNodes))
+	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat the checks until there is no problem, for at most this long")
 	outputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
+}
+
+// examineAgain is the time between two examinations with --wait. One takes a few dozen requests.
+const examineAgain = 2 * time.Second
+
+// examineUntil repeats an examination until it finds no problem or the time is over, and returns the last findings. It prints the most
+// important problem when it changes.
+func examineUntil(cmd *cobra.Command, wait time.Duration, examine func() ([]doctor.Finding, error)) ([]doctor.Finding, error) {
+	end, shown := time.Now().Add(wait), ""
+	for {
+		found, err := examine()
+		healthy := err == nil && (len(found) == 0 || found[0].Level == doctor.OK)
+		if wait == 0 || healthy || time.Now().Add(examineAgain).After(end) {
+			return found, err
+		}
+		text := ""
+		if err != nil {
+			text = err.Error()
+		} else {
+			text = found[0].Message
+		}
+		if text != shown {
+			fmt.Fprintln(cmd.ErrOrStderr(), "waiting:", printable(text))
+			shown = text
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil, cmd.Context().Err()
+		case <-time.After(examineAgain):
+		}
+	}
 }
 
 // examined is the result of doctor as JSON.

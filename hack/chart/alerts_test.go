@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,7 +15,10 @@ import (
 )
 
 // alert is an alert of the chart.
-type alert struct{ Alert, Expr, For string }
+type alert struct {
+	Alert, Expr, For string
+	Annotations      map[string]string
+}
 
 // states are the series of Prometheus in the state that an alert names, and in similar ones that need no action. Each line is a series in
 // the notation of promtool's unit tests, with a value per minute: first value, change per minute, number of minutes.
@@ -26,7 +30,7 @@ var states = map[string]struct{ fires, silent []string }{
 	"AssayNodesFailed":          {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},
 	"AssayWorkerDoesNotPublish": {[]string{`assay_worker_publish_failures_total{pod="w"} 0+1x120`}, []string{`assay_worker_publish_failures_total{pod="w"} 9+0x120`}},
 	"AssayFeaturesLeftOut":      {[]string{`assay_worker_dropped_features{pod="w"} 3+0x120`}, []string{`assay_worker_dropped_features{pod="w"} 0+0x120`}},
-	"AssayCertificateExpires":   {[]string{`assay_certificate_expiry_days{pod="c"} 1+0x120`}, []string{`assay_certificate_expiry_days{pod="c"} 20+0x120`}},
+	"AssayCertificateExpires":   {[]string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 100000+0x120`}, []string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 1000000+0x120`, `assay_certificate_expiration_timestamp_seconds{pod="c"} 0+0x120`}},
 	"AssayDefinitionsTooOld":    {[]string{`assay_schema_missing_fields 2+0x120`}, []string{`assay_schema_missing_fields 0+0x120`}},
 	"AssayBuiltInRulesWrong":    {[]string{`assay_builtin_rules_valid 0+0x120`}, []string{`assay_builtin_rules_valid 1+0x120`}},
 	"AssayRulesRejected": {
@@ -37,14 +41,21 @@ var states = map[string]struct{ fires, silent []string }{
 		[]string{`assay_rules{condition="Resolved",status="False"} 1+0x120`},
 		[]string{"assay_rules{condition=\"Resolved\",status=\"False\"} 0+0x120\nassay_rules{condition=\"Accepted\",status=\"False\"} 1+0x120"},
 	},
-	"AssayControllerAbsent": {[]string{`nfd_worker_build_info 1+0x120`}, []string{`nfd_master_build_info 1+0x120`}},
+	"AssayNodesNotReady": {
+		[]string{"assay_nodes{features_ready=\"False\"} 2+0x120\nassay_nodes{features_ready=\"True\"} 9+0x120"},
+		[]string{"assay_nodes{features_ready=\"False\"} 0+0x120\nassay_nodes{features_ready=\"None\"} 9+0x120"},
+	},
+	"AssayControllerAbsent": {
+		[]string{`nfd_master_build_info{namespace="NAMESPACE"} 1+0x120`, `assay_build_info{namespace="NAMESPACE",component="webhook"} 1+0x120`},
+		[]string{`assay_build_info{namespace="NAMESPACE",component="controller"} 1+0x120`},
+	},
 	"AssayNodesWithoutWorker": {
-		[]string{"assay_published_nodes 3+0x120\nnfd_worker_build_info{pod=\"a\"} 1+0x120\nnfd_worker_build_info{pod=\"b\"} 1+0x120", `assay_published_nodes 3+0x120`},
-		[]string{"assay_published_nodes 2+0x120\nnfd_worker_build_info{pod=\"a\"} 1+0x120\nnfd_worker_build_info{pod=\"b\"} 1+0x120", `assay_published_nodes 0+0x120`},
+		[]string{"assay_published_nodes 3+0x120\nassay_build_info{component=\"worker\",pod=\"a\"} 1+0x120\nassay_build_info{component=\"worker\",pod=\"b\"} 1+0x120", `assay_published_nodes 3+0x120`},
+		[]string{"assay_published_nodes 2+0x120\nassay_build_info{component=\"worker\",pod=\"a\"} 1+0x120\nassay_build_info{component=\"worker\",pod=\"b\"} 1+0x120", `assay_published_nodes 0+0x120`},
 	},
 	"AssayWebhookAbsent": {
-		[]string{`process_resident_memory_bytes{namespace="NAMESPACE",container="controller"} 1+0x120`, `process_resident_memory_bytes{namespace="x",container="webhook"} 1+0x120`},
-		[]string{`process_resident_memory_bytes{namespace="NAMESPACE",container="webhook"} 1+0x120`},
+		[]string{`assay_build_info{namespace="NAMESPACE",component="controller"} 1+0x120`, `assay_build_info{namespace="x",component="webhook"} 1+0x120`},
+		[]string{`assay_build_info{namespace="NAMESPACE",component="webhook"} 1+0x120`},
 	},
 	"AssayWebhookDoesNotAnswer": {
 		[]string{`apiserver_admission_webhook_fail_open_count{name="rules.assay.dev"} 0+1x120`,
@@ -60,8 +71,9 @@ var states = map[string]struct{ fires, silent []string }{
 	"AssayExtenderRefuses": {[]string{`assay_extender_refused_total 0+1x120`}, []string{`assay_extender_refused_total 9+0x120`}},
 }
 
-// TestAlertsFireForTheStatesThatTheyName evaluates each alert of the chart with Prometheus.
-func TestAlertsFireForTheStatesThatTheyName(t *testing.T) {
+// chartAlerts returns the alerts of the chart by name.
+func chartAlerts(t *testing.T) map[string]alert {
+	t.Helper()
 	alerts := map[string]alert{}
 	for _, object := range objects(t, mustRender(t, set(t, `{prometheus: {rules: {enable: true}}}`))) {
 		if object["kind"] != "PrometheusRule" {
@@ -82,6 +94,12 @@ func TestAlertsFireForTheStatesThatTheyName(t *testing.T) {
 	if len(alerts) < 15 {
 		t.Fatalf("there are only %d alerts", len(alerts))
 	}
+	return alerts
+}
+
+// TestAlertsFireForTheStatesThatTheyName evaluates each alert of the chart with Prometheus.
+func TestAlertsFireForTheStatesThatTheyName(t *testing.T) {
+	alerts := chartAlerts(t)
 	for name := range states {
 		if _, ok := alerts[name]; !ok {
 			t.Errorf("%s is not in the chart", name)
@@ -103,6 +121,43 @@ func TestAlertsFireForTheStatesThatTheyName(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRunbooksExist follows the runbook_url of each alert to a section of the documentation with the alert's name, which quotes its expression.
+func TestRunbooksExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, alertsOnPage, _ := strings.Cut(string(page), "\n## Alerts\n")
+	alertsOnPage, _, _ = strings.Cut(alertsOnPage, "\n## ")
+	sections := map[string]string{}
+	for _, section := range strings.Split(alertsOnPage, "\n### ")[1:] {
+		name, text, _ := strings.Cut(section, "\n")
+		sections[name] = text
+	}
+	for name, a := range chartAlerts(t) {
+		file, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "#")
+		if !strings.HasSuffix(file, "/docs/troubleshooting.md") || anchor != strings.ToLower(name) {
+			t.Errorf("%s has the runbook %q", name, a.Annotations["runbook_url"])
+		}
+		text, ok := sections[name]
+		if !ok {
+			t.Errorf("docs/troubleshooting.md has no section %q", name)
+			continue
+		}
+		fires := "`" + strings.ReplaceAll(a.Expr, `namespace="assay-system",`, "") + "`"
+		if a.For != "" {
+			fires += " for " + a.For
+		}
+		if !strings.Contains(text, "Fires if "+fires+".") {
+			t.Errorf("the section %s does not say: Fires if %s.", name, fires)
+		}
+		delete(sections, name)
+	}
+	for name := range sections {
+		t.Errorf("docs/troubleshooting.md has a section about the alert %s, which the chart does not have", name)
 	}
 }
 

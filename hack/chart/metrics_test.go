@@ -88,12 +88,12 @@ func TestQueriesReadRealMetrics(t *testing.T) {
 func TestWrongQueriesAreFound(t *testing.T) {
 	have := metrics(t)
 	for query, want := range map[string]string{
-		`sum by (verdict) (rate(assay_webhook_reviews_total[5m]))`:                   "",
-		`sum by (result) (rate(assay_webhook_reviews_total[5m]))`:                    "no metric in it has the label result",
-		`assay_webhook_reviews_total{code="200"}`:                                    "assay_webhook_reviews_total has no label code",
-		`assay_extender_nodes * on (verb) assay_webhook_review_seconds_sum`:          "no metric in it has the label verb",
-		`histogram_quantile(0.9, sum by (le) (assay_webhook_review_seconds_bucket))`: "",
-		`sum without (verb) (assay_extender_request_duration_seconds_count)`:         "",
+		`sum by (verdict) (rate(assay_webhook_reviews_total[5m]))`:                            "",
+		`sum by (result) (rate(assay_webhook_reviews_total[5m]))`:                             "no metric in it has the label result",
+		`assay_webhook_reviews_total{code="200"}`:                                             "assay_webhook_reviews_total has no label code",
+		`assay_extender_nodes * on (verb) assay_webhook_review_duration_seconds_sum`:          "no metric in it has the label verb",
+		`histogram_quantile(0.9, sum by (le) (assay_webhook_review_duration_seconds_bucket))`: "",
+		`sum without (verb) (assay_extender_request_duration_seconds_count)`:                  "",
 		`assay_nothing`: "no program has assay_nothing",
 		`vector(1)`:     "it reads no metric",
 	} {

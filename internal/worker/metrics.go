@@ -207,6 +207,8 @@ func (m *metrics) write(w io.Writer) error {
 	}
 	head("nfd_worker_build_info", "gauge", "Version of the worker.")
 	fmt.Fprintf(&b, "nfd_worker_build_info{version=%q,goversion=%q} 1\n", build.Version(), runtime.Version())
+	head("assay_build_info", "gauge", "Always 1, with the version of the program.")
+	fmt.Fprintf(&b, "assay_build_info{component=\"worker\",version=%q,goversion=%q} 1\n", build.Version(), runtime.Version())
 	const duration = "nfd_worker_feature_discovery_duration_seconds"
 	head(duration, "histogram", "Time that a discovery took.")
 	total := uint64(0)

@@ -3,6 +3,7 @@
 package script_test
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -20,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +57,8 @@ func TestDoctor(t *testing.T) {
 		namespace, release string
 		damage             func(*testing.T, *doctored)
 		code               int
-		want               string // a line of the output; all other findings are ok
+		want               string // a line of the output, the first unless all is well; all other findings are ok
+		also               string // the beginning of a consequence that is reported too
 	}{
 		"Nothing is wrong": {want: "ok   the API server calls the webhook, which rejected a dry run of an invalid rule, and warned about one without outputs"},
 		"Nothing is installed": {
@@ -212,13 +215,42 @@ func TestDoctor(t *testing.T) {
 		"The controller reports why Nodes lack what a rule gives": {
 			damage: func(t *testing.T, d *doctored) {
 				d.unlabeled(t)
-				testkit.Create(t, d.api, &corev1.Event{
-					ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "n1.held"}, Reason: hold.Flapping,
-					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"},
-					Message:        hold.Message(hold.Flapping, time.Now().Add(time.Hour), "it changed", []string{"label example.com/everywhere"}),
-				})
+				d.event(t, hold.Removal, hold.Message(hold.Removal, time.Now().Add(time.Hour), "it changed", []string{"label example.com/everywhere"}))
 			},
 			want: "ok   2 Nodes compared: each has what its rules give, or the controller reports why not",
+		},
+		"A label flaps": {
+			damage: func(t *testing.T, d *doctored) {
+				d.held(t, hold.Flapping, "it changed 3 times within 1m0s, and stays until it has been stable for as long")
+			},
+			code: 1, want: "WARN 1 Node: a feature keeps changing, and the Node keeps an old value: n1: Left as it is until ",
+		},
+		"A key is contested": {
+			damage: func(t *testing.T, d *doctored) {
+				d.held(t, hold.Contested, "another client has changed it back 3 times within 1h0m0s")
+			},
+			code: 1, want: "WARN 1 Node: another client keeps changing what rules give, and the Node keeps the other value: n1: Not corrected until ",
+		},
+		"A key is not contested any more": {
+			damage: func(t *testing.T, d *doctored) {
+				d.event(t, hold.Contested, hold.Message(hold.Contested, time.Now().Add(-time.Minute), "another client", []string{"label example.com/everywhere"}))
+			},
+			want: "ok   the controller reports no key of a Node that flaps",
+		},
+		"The configuration of the controller is rejected": {
+			damage: func(t *testing.T, d *doctored) {
+				m := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "assay-manager"},
+					Data:       map[string]string{"nfd-master.conf": "enableTaints: true\nresyncPeriod: soon\n"},
+				}
+				testkit.Create(t, d.api, m)
+				d.controller.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+					ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: m.Name}},
+				}}}
+				d.update(t, d.controller)
+			},
+			code: 1, want: "BAD  ConfigMap assay-system/assay-manager, the configuration of Deployment assay-controller, is rejected: data[nfd-master.conf].resyncPeriod: ",
+			also: "WARN cannot check everything: the settings of Deployment assay-system/assay-controller",
 		},
 		"Rules conflict": {
 			damage: func(t *testing.T, d *doctored) {
@@ -262,22 +294,62 @@ func TestDoctor(t *testing.T) {
 			if test.damage != nil {
 				test.damage(t, d)
 			}
-			testkit.Eventually(t, "the doctor reports it", func(context.Context) error { return d.diagnosed(test.want, test.code) })
+			testkit.Eventually(t, "the doctor reports it", func(context.Context) error { return d.diagnosed(test.want, test.also, test.code) })
 		})
 	}
 }
 
+// TestDoctorWaits repairs an installation while assay doctor --wait runs.
+func TestDoctorWaits(t *testing.T) {
+	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
+	assay := buildAssay(t)
+	d := &doctored{c: c, api: testkit.Client(t, c.User), assay: assay, namespace: "assay-system", release: "assay"}
+	d.install(t)
+	d.controller.Spec.Replicas = ptr.To[int32](0)
+	d.update(t, d.controller)
+	wait := exec.CommandContext(t.Context(), assay, "doctor", "--kubeconfig", c.Kubeconfig, "--wait", "10m")
+	var out strings.Builder
+	wait.Stdout = &out
+	progress, err := wait.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reports := bufio.NewScanner(progress)
+	for reports.Scan() {
+		if strings.HasPrefix(reports.Text(), "waiting: Deployment assay-system/assay-controller is scaled to 0 replicas") {
+			break
+		}
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))
+	if err := d.api.Patch(t.Context(), d.controller, patch); err != nil {
+		t.Fatal(err)
+	}
+	for reports.Scan() { // it must not block on a full pipe
+	}
+	if err := wait.Wait(); err != nil || !strings.Contains(out.String(), "ok   Deployment assay-system/assay-controller has 1 replica ready") {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
 // diagnosed runs the doctor.
-func (d *doctored) diagnosed(want string, code int) error {
+func (d *doctored) diagnosed(want, also string, code int) error {
 	out, err := exec.Command(d.assay, "doctor", "--kubeconfig", d.c.Kubeconfig).CombinedOutput()
 	got := 0
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		got = exit.ExitCode()
 	}
-	found := false
-	for _, line := range strings.Split(string(out), "\n") {
+	lines, found := strings.Split(string(out), "\n"), false
+	if code != 0 && !strings.HasPrefix(lines[0], want) {
+		return fmt.Errorf("the first line does not name the cause, %q:\n%s", want, out)
+	}
+	for _, line := range lines {
 		if strings.HasPrefix(line, want) {
 			found = true
+		} else if also != "" && strings.HasPrefix(line, also) {
+			continue
 		} else if strings.HasPrefix(line, "BAD ") || strings.HasPrefix(line, "WARN") {
 			return fmt.Errorf("it also reports %q:\n%s", line, out)
 		}
@@ -453,6 +525,22 @@ func (d *doctored) evaluated(t *testing.T, r *nfdv1alpha1.NodeFeatureRule, condi
 	if err := d.api.Status().Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// held makes the controller report that it leaves a label of n1 as it is, which it does for longer than the test runs.
+func (d *doctored) held(t *testing.T, reason, why string) {
+	t.Helper()
+	d.unlabeled(t)
+	d.event(t, reason, hold.Message(reason, time.Now().Add(time.Hour), why, []string{"label example.com/everywhere"}))
+}
+
+// event creates an Event of n1.
+func (d *doctored) event(t *testing.T, reason, message string) {
+	t.Helper()
+	testkit.Create(t, d.api, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "n1.held"}, Reason: reason,
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Message: message,
+	})
 }
 
 // unlabeled creates a rule that gives each node a label, which n2 alone has.

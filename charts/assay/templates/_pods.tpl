@@ -25,6 +25,9 @@ hostNetwork: true
 {{- if kindIs "bool" .values.hostUsers }}
 hostUsers: {{ .values.hostUsers }}
 {{- end }}
+{{- with .values.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ int . }}
+{{- end }}
 {{- with .values.podSecurityContext }}
 securityContext:
   {{- toYaml . | nindent 2 }}
@@ -105,6 +108,33 @@ and, if the pod has its own ServiceAccount, serviceAccount.
 {{- $c := omit (include "assay.controller" .root | fromYaml) "initContainers" "hostNetwork" "topologySpreadConstraints" -}}
 {{- with .serviceAccount }}{{ $_ := set $c "serviceAccount" (dict "create" true "name" .) }}{{ end -}}
 {{- toYaml $c -}}
+{{- end -}}
+
+{{/* The arguments for the logs of a program of assay-manager, as YAML, and of assay-worker. */}}
+{{- define "assay.logArgs" -}}
+{{- if eq .Values.log.level "debug" }}
+- --v=1
+{{- end }}
+{{- if ne .Values.log.format "text" }}
+- --log-format={{ .Values.log.format }}
+{{- end }}
+{{- end -}}
+
+{{- define "assay.workerLogArgs" -}}
+{{- if ne .Values.log.level "info" }}
+- -log-level={{ .Values.log.level }}
+{{- end }}
+{{- if ne .Values.log.format "text" }}
+- -log-format={{ .Values.log.format }}
+{{- end }}
+{{- end -}}
+
+{{/* The strategy of a Deployment. */}}
+{{- define "assay.strategy" -}}
+{{- with .values.strategy }}
+strategy:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* Affinity of a Deployment's pods: that of the values, or a preference for control plane nodes and different nodes. */}}

@@ -369,6 +369,11 @@ func (c *Client) NodeEvents(ctx context.Context, node string) ([]corev1.Event, e
 	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,involvedObject.name=" + node}})
 }
 
+// EventsOfNodes returns the Events of all Nodes with a reason.
+func (c *Client) EventsOfNodes(ctx context.Context, reason string) ([]corev1.Event, error) {
+	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=" + reason}})
+}
+
 // NodeEvent returns the message of the latest event of a Node with the given reason and with part in its message. It returns "" if
 // no event matches or if events cannot be read.
 func (c *Client) NodeEvent(ctx context.Context, node, reason, part string) string {

@@ -4,6 +4,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ type examination struct {
 	daemonSets  []appsv1.DaemonSet
 }
 
-// Examine runs all checks and returns their findings. It does not change the cluster. If namespace is empty, Examine searches all
+// Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does not change the cluster. If namespace is empty, Examine searches all
 // namespaces for installations. More are checks that need other packages; they run last. Examine returns an error if the cluster cannot be
 // examined at all.
 func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...Check) ([]Finding, error) {
@@ -66,11 +67,11 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	}
 	e.definitions(ctx)
 	if len(e.deployments)+len(e.daemonSets) == 0 {
-		return e.found, nil // other checks would only report consequences
+		return e.sorted(), nil // other checks would only report consequences
 	}
 	checks := []func(context.Context) error{
-		e.parts, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.writes, e.notReady, e.requests, e.policies, e.schedulers,
-		e.topology,
+		e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.holds, e.writes, e.notReady, e.requests, e.policies,
+		e.schedulers, e.topology,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {
@@ -84,7 +85,14 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
 		}
 	}
-	return e.found, nil
+	return e.sorted(), nil
+}
+
+// sorted returns the findings, the most important first.
+func (e *examination) sorted() []Finding {
+	rank := map[Level]int{Error: 0, Warning: 1, OK: 2}
+	slices.SortStableFunc(e.found, func(a, b Finding) int { return rank[a.Level] - rank[b.Level] })
+	return e.found
 }
 
 func (e *examination) report(check string, level Level, message, fix string) {
@@ -218,10 +226,16 @@ func counts(p *corev1.Pod) bool {
 }
 
 func logsOf(p *corev1.Pod, container string) string {
+	options := ""
 	if container != "" {
-		container = " -c " + container
+		options = " -c " + container
 	}
-	return fmt.Sprintf("kubectl -n %s logs %s%s", p.Namespace, p.Name, container)
+	for i := range p.Status.ContainerStatuses {
+		if s := &p.Status.ContainerStatuses[i]; s.Name == container && s.State.Running == nil && s.RestartCount > 0 {
+			options += " --previous" // the log of the crash: that of the next try may be empty
+		}
+	}
+	return fmt.Sprintf("kubectl -n %s logs %s%s", p.Namespace, p.Name, options)
 }
 
 // unready returns the reason why a pod is not ready, and the container that is not ready.

@@ -6,6 +6,9 @@
 {{- if .Values.prometheus.secure.certificateSecret }}
 - --metrics-cert-dir=/metrics-certificate
 {{- end }}
+{{- if .Values.prometheus.secure.pprof }}
+- --pprof
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -4,6 +4,7 @@ package metricsaccess
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -23,11 +24,15 @@ import (
 // path is the non-resource URL that a client must be allowed to get.
 const path = "/metrics"
 
+// ProfilesPath is the non-resource URL that a client must be allowed to get for all profiles: they contain what is in memory, which a
+// client that may read metrics must not see.
+const ProfilesPath = "/debug/pprof"
+
 // reviewTimeout is the default scrape timeout of Prometheus.
 const reviewTimeout = 10 * time.Second
 
 // errNotPermitted is returned for authenticated users who may not read metrics.
-var errNotPermitted = errors.New("the user is not permitted to get " + path)
+var errNotPermitted = errors.New("the user is not permitted to")
 
 // Filter returns a filter that accepts requests whose bearer token belongs to a user who may get /metrics. It behaves like the
 // filter of controller-runtime, which would add k8s.io/apiserver with gRPC, OpenTelemetry and CEL to the program.
@@ -40,24 +45,30 @@ func Filter(config *rest.Config, client *http.Client) (metricsserver.Filter, err
 	if err != nil {
 		return nil, err
 	}
-	authenticate := extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
-		reviewed, err := tokens.TokenReviews().Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
+	permitted := func(path string) extender.Authenticator {
+		return extender.Reviewed(func(ctx context.Context, review *authenticationv1.TokenReview) error {
+			reviewed, err := tokens.TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			if review.Status = reviewed.Status; !review.Status.Authenticated {
+				return nil
+			}
+			granted, err := rights.SubjectAccessReviews().Create(ctx, access(review.Status.User, path), metav1.CreateOptions{})
+			if err == nil && !granted.Status.Allowed {
+				err = fmt.Errorf("%w get %s", errNotPermitted, path)
+			}
 			return err
-		}
-		if review.Status = reviewed.Status; !review.Status.Authenticated {
-			return nil
-		}
-		granted, err := rights.SubjectAccessReviews().Create(ctx, access(review.Status.User), metav1.CreateOptions{})
-		if err == nil && !granted.Status.Allowed {
-			err = errNotPermitted
-		}
-		return err
-	}, nil)
+		}, nil)
+	}
+	metrics, profiles := permitted(path), permitted(ProfilesPath)
 	return func(log logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ") // RFC 7235: the scheme is case-insensitive
-			err := extender.ErrBadToken
+			authenticate, err := metrics, extender.ErrBadToken
+			if strings.HasPrefix(r.URL.Path, ProfilesPath) {
+				authenticate = profiles
+			}
 			if strings.EqualFold(scheme, "Bearer") && token != "" {
 				ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 				defer cancel()
@@ -80,7 +91,7 @@ func Filter(config *rest.Config, client *http.Client) (metricsserver.Filter, err
 }
 
 // access returns a SubjectAccessReview for getting /metrics.
-func access(user authenticationv1.UserInfo) *authorizationv1.SubjectAccessReview {
+func access(user authenticationv1.UserInfo, path string) *authorizationv1.SubjectAccessReview {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, value := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(value)
