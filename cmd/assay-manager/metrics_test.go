@@ -100,7 +100,9 @@ func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 }
 
 // readMetrics returns the status of /metrics and the body of a response, or the error.
-func readMetrics(ctx context.Context, url, token string) string { return get(ctx, url+"/metrics", token) }
+func readMetrics(ctx context.Context, url, token string) string {
+	return get(ctx, url+"/metrics", token)
+}
 
 // get returns the status and the body of a response, or the error.
 func get(ctx context.Context, url, token string) string {

@@ -23,6 +23,7 @@ import (
 
 type diffFlags struct {
 	worldFlags
+	files  []string
 	nodes  string
 	output string
 	remove []string
@@ -31,7 +32,7 @@ type diffFlags struct {
 func newDiff() *cobra.Command {
 	f := &diffFlags{}
 	cmd := &cobra.Command{
-		Use:   "diff FILE…",
+		Use:   "diff [-f] FILE…",
 		Short: "Show the changes that applying rules would make, by node",
 		Long: `Show the changes that applying rules would make, by node. Objects in the files replace those of the same name in the cluster.
 
@@ -43,9 +44,10 @@ cluster or the files could not be read.`,
 		Example: `  assay diff rules.yaml
   assay diff rules/ --nodes 'n[1-20]'
   assay diff --remove old-rules`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, append(f.files, args...)) },
 	}
 	f.register(cmd)
+	filesFlag(cmd, &f.files, "files or directories of rules")
 	cmd.ValidArgsFunction = completeYAML
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes to compare, separated by commas: names and ranges such as n[1-20]; all nodes by default")
 	cmd.Flags().StringSliceVar(&f.remove, "remove", nil, "names of rule objects to treat as deleted")
@@ -73,7 +75,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	}
 	before, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
-	next, err := f.apply(cmd, w, files)
+	next, err := w.applied(cmd, files, f.remove)
 	if err != nil {
 		return err
 	}
@@ -103,10 +105,10 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	return printChangeList(cmd, list, len(names), f.output)
 }
 
-// apply returns the rules of the cluster, with those in the files added or replaced.
-func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
+// applied returns the rules of the world without those to remove, and with those in files added or replaced.
+func (w *world) applied(cmd *cobra.Command, files, remove []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
 	next := slices.Clone(w.rules)
-	for _, name := range f.remove {
+	for _, name := range remove {
 		left := slices.DeleteFunc(slices.Clone(next), func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == name })
 		if len(left) == len(next) {
 			return nil, fmt.Errorf("there are no rules %s to remove", name)
@@ -117,7 +119,7 @@ func (f *diffFlags) apply(cmd *cobra.Command, w *world, files []string) ([]nfdv1
 	if err != nil {
 		return nil, err
 	}
-	found := len(f.remove) > 0
+	found := len(remove) > 0
 	all := input.Manifests(paths, cmd.InOrStdin())
 	if err := rejected(cmd, w, all); err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ the node (the other rules are evaluated and printed).`,
 			return f.run(cmd)
 		},
 	}
-	cmd.Flags().StringSliceVarP(&f.rules, "filename", "f", nil, "files or directories of rules")
+	filesFlag(cmd, &f.rules, "files or directories of rules")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations rules may read")
@@ -68,7 +68,7 @@ the node (the other rules are evaluated and printed).`,
 	cmd.ValidArgsFunction = completeYAML
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))
 	headersFlag(cmd, &f.noHeaders)
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
 }
 

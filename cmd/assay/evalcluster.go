@@ -61,15 +61,19 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 	input.Each(len(names), func(i int) { outcomes[i] = program.Eval(w.fleet.Input(names[i])) })
 	failed := false
 	rows := &table{}
-	rows.add("NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS")
+	header := []string{"NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS"}
+	if f.output == "wide" {
+		header = append(header, "RULES")
+	}
+	rows.add(header...)
 	results := make([]*result, len(names))
 	for i, o := range outcomes {
 		r := newResult(o, w.settings.EnableTaints)
 		results[i] = r
-		matched, errs := 0, []string{}
+		matched, errs := []string{}, []string{}
 		for _, rule := range r.Rules {
 			if rule.Matched {
-				matched++
+				matched = append(matched, rule.Object+"/"+rule.Rule)
 			}
 			if rule.Error != "" {
 				errs = append(errs, rule.Object+"/"+rule.Rule)
@@ -79,10 +83,16 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 			errs = append(errs, "failed by "+r.Failed.String())
 		}
 		failed = failed || len(errs) > 0
-		rows.add(r.Node, fmt.Sprint(matched), fmt.Sprint(ours(o, keys.Label, r.Labels)), fmt.Sprint(len(r.Annotations)),
-			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")))
+		row := []string{
+			r.Node, fmt.Sprint(len(matched)), fmt.Sprint(ours(o, keys.Label, r.Labels)), fmt.Sprint(len(r.Annotations)),
+			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")),
+		}
+		if f.output == "wide" {
+			row = append(row, dash(strings.Join(matched, ", ")))
+		}
+		rows.add(row...)
 	}
-	if f.output == "text" {
+	if f.output == "text" || f.output == "wide" {
 		if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
 			return err
 		}

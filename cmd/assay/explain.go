@@ -17,6 +17,7 @@ import (
 
 type explainFlags struct {
 	worldFlags
+	files  []string
 	output string
 }
 
@@ -32,11 +33,14 @@ key it shows the rule and the features that it matched.
 
 If the Node has another value, lacks the key, or keeps one that nothing gives now, it shows what the controller reports about the key, and
 until when: it flaps, another client keeps changing it, removalBudget or removalGracePeriod holds its removal, or the API server rejects it.
+With -f it explains what the node would have if the rules in the files were applied, as assay diff shows it.
+
 For a key that another client set it shows that client. For a key that the node does not have it shows what could set it: NodeFeatures that
 request it, the setting of the worker that keeps it out, and the rules, the closest first, with the expressions that did not match.
 
 Exit codes: 0 the Node has the key, or rules give it; 1 neither; 2 the cluster or the files could not be read.`,
 		Example: `  assay explain gpu-1
+  assay explain gpu-1 example.com/gpu -f rules.yaml
   assay explain gpu-1 example.com/gpu
   assay explain gpu-1 feature.node.kubernetes.io/pci-10de.present
   assay explain gpu-1 example.com/gpu -o json`,
@@ -44,6 +48,7 @@ Exit codes: 0 the Node has the key, or rules give it; 1 neither; 2 the cluster o
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(cmd)
+	filesFlag(cmd, &f.files, "files or directories of rules that replace those of the same name in the cluster")
 	cmd.ValidArgsFunction = completeKeys(&f.Flags)
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
@@ -58,6 +63,11 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, rules: true})
 	if err != nil {
 		return err
+	}
+	if len(f.files) > 0 {
+		if w.rules, err = w.applied(cmd, f.files, nil); err != nil {
+			return err
+		}
 	}
 	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)

@@ -28,6 +28,7 @@ import (
 type lintFlags struct {
 	settings       settingFlags
 	connect        cluster.Flags
+	files          []string
 	cluster        bool
 	output         string
 	fix            bool
@@ -40,7 +41,7 @@ type lintFlags struct {
 func newLint() *cobra.Command {
 	f := &lintFlags{}
 	cmd := &cobra.Command{
-		Use:     "lint FILE|DIRECTORY|-…",
+		Use:     "lint [-f] FILE|DIRECTORY|-…",
 		Aliases: []string{"validate"},
 		Short:   "Check rules and features for errors, and show the line and what to write instead",
 		Long: `Check rules and features for errors, and show the line and what to write instead.
@@ -57,13 +58,14 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
   helm template charts/gpu | assay lint -
   assay lint -o sarif rules/ > lint.sarif`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args)+len(f.files) == 0 {
 				return errors.New("no input: pass a FILE, a DIRECTORY or - for stdin")
 			}
 			return nil
 		},
-		RunE: f.run,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, append(f.files, args...)) },
 	}
+	filesFlag(cmd, &f.files, "files or directories to check; - for standard input")
 	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite the files where the meaning stays the same: short forms to long ones, matchOn to matchFeatures, ids in lower case")
 	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "report rules that NFD accepts but ignores on nodes as errors, as with webhook.strict of the chart")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")

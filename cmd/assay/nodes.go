@@ -76,6 +76,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	rows := &table{}
 	rows.add(append([]string{"NODE"}, f.columns...)...)
 	var list []map[string]string
+	seen := map[string]bool{} // columns that a node has
 	for _, node := range names {
 		row, object := []string{node}, map[string]string{"node": node}
 		known := w.fleet.Published(node) != nil
@@ -88,6 +89,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 			if w.opt.Mask.Hides(name) {
 				value = rules.Hidden
 			}
+			seen[name] = seen[name] || known && value != ""
 			row, object[name] = append(row, dash(value)), value
 		}
 		rows.add(row...)
@@ -98,6 +100,11 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
 		return err
+	}
+	for _, name := range f.columns {
+		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s; assay features lists the features and their elements\n", printable(name))
+		}
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return w.fleet.Published(n) == nil }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? means that no features are published for the node")

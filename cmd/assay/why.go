@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -43,7 +44,8 @@ extender need not run. It decides whether features are current by the readiness 
 with --publisher-leases does.`,
 		Example: `  assay why pod/train-0 -n ml
   assay why pod ml/train-0 --node worker-7
-  assay why pod ml/train-0 -o wide`,
+  assay why pod ml/train-0 -o wide
+  assay why pod train-0 --from pod.yaml --from cluster.yaml`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := podName(args)
@@ -54,7 +56,6 @@ with --publisher-leases does.`,
 		},
 	}
 	f.register(cmd)
-	_ = cmd.Flags().MarkHidden("from") // pods exist only in a cluster
 	cmd.Flags().StringVar(&f.node, "node", "", "node to show in detail: each requirement and whether it is met")
 	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
@@ -79,18 +80,25 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if !ok {
 		namespace, name = f.Namespace(), namespace
 	}
-	c, err := f.Connect()
+	var c *cluster.Client
+	var err error
+	if len(f.from) == 0 {
+		if c, err = f.Connect(); err != nil {
+			return err
+		}
+	}
+	world, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
 	if err != nil {
 		return err
 	}
-	pod, err := c.Pod(cmd.Context(), namespace, name)
+	pod, err := world.pod(cmd.Context(), c, namespace, name)
 	if cluster.IsNotFound(err) {
 		return fmt.Errorf("pod %s/%s not found; use -n NAMESPACE for another namespace", namespace, name)
 	}
 	if err != nil {
 		return err
 	}
-	d, err := f.decider(cmd, c)
+	d, err := world.decider(cmd, c)
 	if err != nil {
 		return err
 	}
@@ -98,8 +106,11 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return fmt.Errorf("there is no node %s", f.node)
 	}
-	ways, err := f.ways(cmd.Context(), c, pod)
-	note(cmd, err)
+	var ways []serving.Way // unknown without a cluster
+	if c != nil {
+		ways, err = f.ways(cmd.Context(), c, pod)
+		note(cmd, err)
+	}
 	w := cmd.OutOrStdout()
 	switch f.output {
 	case "text", "wide":
@@ -157,12 +168,22 @@ func (f *whyFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod)
 	}), nil
 }
 
-// decider creates the extender's decider from the objects of the cluster.
-func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decider, error) {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
-	if err != nil {
-		return nil, err
+// pod returns a pod of the cluster or, if there is no client, of the files.
+func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name string) (*corev1.Pod, error) {
+	if c != nil {
+		return c.Pod(ctx, namespace, name)
 	}
+	for i := range w.scheduling.pods {
+		if p := &w.scheduling.pods[i]; p.Name == name && cmp.Or(p.Namespace, metav1.NamespaceDefault) == namespace {
+			p.Namespace = namespace
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no pod %s/%s in these files; use -n NAMESPACE for another namespace", namespace, name)
+}
+
+// decider creates the extender's decider from the objects of the world.
+func (w *world) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decider, error) {
 	program, err := w.program(cmd.Context(), w.rules)
 	note(cmd, err)
 	view := index.New()
@@ -175,12 +196,27 @@ func (f *whyFlags) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Dec
 	}
 	view.SetProgram(program)
 	view.SetSynced()
-	known, err := f.all(cmd.Context(), c, w)
+	known, err := w.requirements(cmd.Context(), c)
 	return &extender.Decider{Index: view, Requirements: known}, err
 }
 
-func (f *whyFlags) all(ctx context.Context, c *cluster.Client, w *world) (*podrequirements.Resolver, error) {
+// requirements returns what requests, policies and namespaces of the cluster or, if there is no client, of the files require.
+func (w *world) requirements(ctx context.Context, c *cluster.Client) (*podrequirements.Resolver, error) {
 	known := podrequirements.New(w.opt)
+	if c == nil {
+		for i := range w.scheduling.requests {
+			r := &w.scheduling.requests[i]
+			r.Namespace = cmp.Or(r.Namespace, metav1.NamespaceDefault)
+			known.PutRequest(r)
+		}
+		for i := range w.scheduling.policies {
+			known.PutPolicy(&w.scheduling.policies[i])
+		}
+		for name, labels := range w.objects.Namespaces {
+			known.PutNamespace(name, labels)
+		}
+		return known, nil
+	}
 	requests, err := c.Requests(ctx)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -57,7 +56,16 @@ type world struct {
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 	kept      store // Secrets and ConfigMaps in Assay's own namespace
 
+	scheduling filedScheduling // of files
+
 	sharing int // number of NodeFeatures that name feature sets
+}
+
+// filedScheduling are the objects in files that only the scheduling of pods depends on.
+type filedScheduling struct {
+	pods     []corev1.Pod
+	requests []assayv1alpha1.NodeFeatureRequest
+	policies []assayv1alpha1.NodeFeatureSchedulingPolicy
 }
 
 // want selects the parts of the world that a command needs, so that it does not read all nodes to show one.
@@ -236,11 +244,14 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		err := manifest.DecodeObject(d, &ns)
 		w.namespace(&ns)
 		return err
+	case "Pod":
+		return collect(d, &w.scheduling.pods)
+	case manifest.KindRequest:
+		return collect(d, &w.scheduling.requests)
+	case manifest.KindPolicy:
+		return collect(d, &w.scheduling.policies)
 	case "ResourceSlice":
-		var slice resourcev1.ResourceSlice
-		err := manifest.DecodeObject(d, &slice)
-		w.objects.Slices = append(w.objects.Slices, slice)
-		return err
+		return collect(d, &w.objects.Slices)
 	case "Node":
 		node, err := manifest.DecodeNode(d)
 		if err == nil && selector.Matches(labels.Set(node.Labels)) {
@@ -261,6 +272,14 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		}
 	}
 	return nil
+}
+
+// collect decodes a document and appends its object to a list.
+func collect[T any](d *manifest.Document, list *[]T) error {
+	var object T
+	err := manifest.DecodeObject(d, &object)
+	*list = append(*list, object)
+	return err
 }
 
 func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {

@@ -82,8 +82,12 @@ func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, f
 	known := c.known
 	known.Templates = c.lookup(filepath.Dir(d.File().Name))
 	d.FileBases = c.Files && !c.Sealed
+	if d.FileBases {
+		problems = embedTemplates(d)
+	}
 	_, shape, found := review.Document(d, known)
-	problems = append(d.CheckType(), shape...)
+	problems = append(problems, d.CheckType()...)
+	problems = append(problems, shape...)
 	problems = append(problems, review.Problems(d, found)...)
 	if d.BasedOnFiles() {
 		problems = append(problems, d.Problem(manifest.Warning, "base", "spec.basedOn",
@@ -173,7 +177,11 @@ func (c *Checker) fromFile(dir, path string) (*nfdv1alpha1.NodeFeatureRuleSpec, 
 		if d.Kind != manifest.KindTemplate && d.Kind != manifest.KindRule {
 			continue
 		}
-		d.FileBases = c.Files
+		if d.FileBases = c.Files; d.FileBases {
+			if wrong := embedTemplates(d); hasErrors(wrong) {
+				return nil, fmt.Errorf("%s:%s", path, wrong[0])
+			}
+		}
 		object, shape := review.Read(d)
 		if hasErrors(shape) {
 			return nil, fmt.Errorf("%s:%s", path, shape[0])

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -98,7 +99,10 @@ func (f *Flags) Connect() (*Client, error) {
 	config, err := f.kubeconfig().ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("no kubeconfig found: set $KUBECONFIG or pass --kubeconfig FILE")
+			if named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); named != "" {
+				return nil, fmt.Errorf("no kubeconfig found: $KUBECONFIG is %s, which does not exist or is empty; correct it, or pass --kubeconfig FILE", named)
+			}
+			return nil, fmt.Errorf("no kubeconfig found: %s does not exist or is empty; set $KUBECONFIG or pass --kubeconfig FILE", clientcmd.RecommendedHomeFile)
 		}
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}

@@ -21,7 +21,7 @@ func newQuery(deps Deps) *cobra.Command {
 		Short: "Assemble a rule and print a part of the result",
 		Long: `Assemble a rule and print a part of the result.
 
-EXPR is a JSONPath as in kubectl; the braces and the leading dollar are optional: .spec.priority,
+EXPR is a JSONPath as in kubectl; the braces, the leading dollar and the leading dot are optional: spec.priority,
 .spec.rules[*].name, {.spec.rules[?(@.name=="gpu")].labels}. A dot in a name is written \. as in kubectl.`,
 		Example: `  assay template query gpu-pool.yaml '.spec.rules[*].name'
   assay template query -o json gpu-pool.yaml '.spec.nodeSelector'`,
@@ -69,7 +69,11 @@ func query(text []byte, expr string) ([]any, error) {
 	}
 	path := strings.TrimSpace(expr)
 	if !strings.HasPrefix(path, "{") {
-		path = "{" + strings.ReplaceAll(path, "[]", "[*]") + "}"
+		path = strings.ReplaceAll(path, "[]", "[*]")
+		if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "$") && !strings.HasPrefix(path, "[") {
+			path = "." + path // as in kubectl get -o jsonpath and custom-columns
+		}
+		path = "{" + path + "}"
 	}
 	p := jsonpath.New("expression").AllowMissingKeys(true)
 	if err := p.Parse(path); err != nil {
