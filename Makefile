@@ -75,8 +75,19 @@ test-emulated-short:
 	@$(MAKE) --no-print-directory test-emulated SHORT=1
 
 .PHONY: demo
-demo: $(if $(KIND),,build) ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running, KIND=1 uses kind)
-	$(if $(KIND),hack/demo-kind,go run ./test/demo $(if $(KEEP),--keep))
+demo: ## Label this machine from its real hardware on a real control plane (KEEP=1 leaves it running, KIND=1 uses kind, ASSAY_DEMO_COMPILE=1 downloads no programs)
+	$(if $(KIND),hack/demo-kind,@$(MAKE) --no-print-directory demo-here)
+
+# The command line is built first: it needs no cluster to show what the rules of the demo give on this machine.
+.PHONY: demo-here
+demo-here:
+	@echo "== Building the command line"
+	@$(COMPILE) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/assay
+	bin/assay scan 'kernel.version' 'cpu.model' 'system.*' 2>/dev/null
+	bin/assay eval --local --quiet examples/platform.yaml examples/tier.yaml
+	@echo "== Building the other programs, and obtaining a control plane"
+	@$(MAKE) --no-print-directory build
+	@go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: demo-down
 demo-down: ## Stop what `make demo KEEP=1` left running (KIND=1: delete the cluster of kind)

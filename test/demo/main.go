@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -62,12 +63,13 @@ func run(ctx context.Context, bin string, keep, down bool) error {
 	if keep {
 		opts.RunDir, opts.Detach = dir, true
 	}
+	obtain(ctx)
 	began := time.Now()
 	c, err := cluster.Start(ctx, opts)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("Kubernetes %s is up after %s.\n", kube.Version, time.Since(began).Round(100*time.Millisecond))
+	fmt.Printf("Kubernetes %s is up after %s.\n", version(c), time.Since(began).Round(100*time.Millisecond))
 	client, err := dynamic.NewForConfig(c.RESTConfig())
 	if err == nil {
 		err = (&demo{cluster: c, client: client, bin: bin}).tell(ctx)
@@ -78,9 +80,41 @@ func run(ctx context.Context, bin string, keep, down bool) error {
 	}
 	c.Stop()
 	if err == nil {
-		fmt.Println("\nEverything is stopped. `make demo KEEP=1` would have left it running.")
+		fmt.Println("\nEverything is stopped. `make demo KEEP=1` would have left it running.\n" +
+			"`assay doctor` checks installations of the chart; the demo is not one.")
 	}
 	return err
+}
+
+// CompileVar is the environment variable that, set to 1, keeps the demo from downloading programs.
+const CompileVar = "ASSAY_DEMO_COMPILE"
+
+// obtain downloads the programs of Kubernetes, with checksums, if they would have to be compiled, which takes minutes. If it cannot, they are
+// compiled.
+func obtain(ctx context.Context) {
+	if os.Getenv(kube.AssetsVar) != "" || os.Getenv(CompileVar) == "1" || kube.Cached(ctx, kube.Etcd, kube.APIServer, kube.Kubectl) {
+		return
+	}
+	dir, err := (&kube.Fetcher{Index: os.Getenv("ASSAY_DEMO_INDEX")}).Fetch(ctx, os.Stdout)
+	if err == nil {
+		err = os.Setenv(kube.AssetsVar, dir)
+	}
+	if err != nil && ctx.Err() == nil {
+		fmt.Printf("Cannot download the programs of Kubernetes: %v. They are compiled instead.\n", err)
+	}
+}
+
+// version returns the version of the API server.
+func version(c *cluster.Cluster) string {
+	discover, err := discovery.NewDiscoveryClientForConfig(c.RESTConfig())
+	if err != nil {
+		return ""
+	}
+	found, err := discover.ServerVersion()
+	if err != nil {
+		return ""
+	}
+	return found.GitVersion
 }
 
 const kept = `

@@ -38,8 +38,8 @@ const (
 // Version is the version of Kubernetes that hack/kube pins, and that its programs report.
 const Version = "v1.36.3"
 
-// AssetsVar is the environment variable with a directory of programs, as in controller-runtime's envtest. Programs in that
-// directory are used; missing ones are built.
+// AssetsVar is the environment variable with a directory of programs, as in controller-runtime's envtest. It must have etcd, kube-apiserver
+// and kubectl, those of them that are needed; other programs, which envtest does not have, are built if they are missing.
 const AssetsVar = "KUBEBUILDER_ASSETS"
 
 // keepUnused is how long the binary of another version is kept after its last use: long enough to switch between branches, short
@@ -92,6 +92,11 @@ func Find(ctx context.Context, progress io.Writer, needed ...string) (Programs, 
 	if len(programs) == len(needed) {
 		return programs, nil
 	}
+	if given := os.Getenv(AssetsVar); given != "" {
+		if missing := slices.DeleteFunc(absent(programs, needed), func(name string) bool { return !isCore(name) }); len(missing) > 0 {
+			return nil, fmt.Errorf("%s=%s lacks %s, or they are not executable: add them, or unset the variable to use others", AssetsVar, given, strings.Join(missing, ", "))
+		}
+	}
 	dir, err := provide(ctx, smallest(needed), progress)
 	if err != nil {
 		return nil, err
@@ -117,6 +122,32 @@ func given(dir string, needed []string) Programs {
 		}
 	}
 	return programs
+}
+
+// absent returns the needed programs that are not there.
+func absent(programs Programs, needed []string) []string {
+	return slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return programs[name] != "" })
+}
+
+// Cached reports whether Find returns the needed programs without compiling.
+func Cached(ctx context.Context, needed ...string) bool {
+	if len(given(os.Getenv(AssetsVar), needed)) == len(needed) {
+		return true
+	}
+	source, err := sourceDir()
+	if err != nil {
+		return false
+	}
+	key, err := cacheKey(ctx, source)
+	if err != nil {
+		return false
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return false
+	}
+	dir, e := filepath.Join(cache, "assay", "kube", key), smallest(needed)
+	return complete(dir, full) || e.tag != "" && complete(dir+"-"+e.tag, e)
 }
 
 // Build returns the directory with all programs of the version in hack/kube, and builds them if necessary.
