@@ -103,7 +103,7 @@ func TestFetch(t *testing.T) {
 			if err != nil || filepath.Base(dir) != test.version || !complete(dir, core) {
 				t.Fatalf("%s: %v", dir, err)
 			}
-			server.Close() // the second time it asks nobody
+			server.Close() // the second time it downloads nothing
 			if again, err := f.Fetch(t.Context(), &progress); err != nil || again != dir {
 				t.Errorf("the second time: %s: %v", again, err)
 			}
