@@ -82,6 +82,7 @@ var foreignFlags = map[string]string{
 	"kubectl": "all all-namespaces as containers dry-run field-manager field-selector filename for force from-file grace-period ignore-not-found image kubeconfig " +
 		"namespace overwrite patch patch-file replicas selector server-side show-labels subresource timeout token type validate watch wait serviceaccount clusterrole " +
 		"kustomize request-timeout cascade context sort-by duration types",
+	"curl":                    "insecure header",
 	"helm":                    "create-namespace set set-string set-json set-file values version take-ownership wait reuse-values reset-then-reuse-values dry-run no-hooks devel verify keyring",
 	"kubelet and API server":  "register-with-taints node-labels admission-control-config-file config feature-gates enable-admission-plugins emulated-version root-dir",
 	"sha256sum":               "check ignore-missing",

@@ -52,9 +52,9 @@ func TestTroubleshootingKnowsAllEvents(t *testing.T) {
 	}
 }
 
-// TestTroubleshootingKnowsAllMetrics compares the page with the metrics of all programs.
-func TestTroubleshootingKnowsAllMetrics(t *testing.T) {
-	page := read(t, "troubleshooting.md")
+// TestObservabilityKnowsAllMetrics compares the page with the metrics of all programs.
+func TestObservabilityKnowsAllMetrics(t *testing.T) {
+	page := read(t, "observability.md")
 	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender") + sources(t, "../internal")
 	found := declaration.FindAllStringSubmatch(code, -1)
 	if len(found) < 40 {
@@ -67,10 +67,10 @@ func TestTroubleshootingKnowsAllMetrics(t *testing.T) {
 	}
 }
 
-// TestTroubleshootingNamesRealMetrics guards against metrics that were renamed.
-func TestTroubleshootingNamesRealMetrics(t *testing.T) {
+// TestPagesNameRealMetrics guards against metrics that were renamed.
+func TestPagesNameRealMetrics(t *testing.T) {
 	code := sources(t, "../cmd") + sources(t, "../controller") + sources(t, "../webhook") + sources(t, "../extender") + sources(t, "../internal")
-	names := metric.FindAllString(read(t, "troubleshooting.md"), -1)
+	names := metric.FindAllString(read(t, "troubleshooting.md")+read(t, "observability.md")+read(t, "admission.md"), -1)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		series := regexp.MustCompile(`_(?:count|sum|bucket)$`).ReplaceAllString(name, "") // of a histogram
