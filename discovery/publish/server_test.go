@@ -141,7 +141,11 @@ func (s *server) store(path string, object, old map[string]any) {
 	if old != nil {
 		before := old["metadata"].(map[string]any)
 		generation, uid = before["generation"].(float64), before["uid"].(string)
-		if fmt.Sprint(old["spec"]) != fmt.Sprint(object["spec"]) {
+		// Without a status subresource, each change but those of metadata counts.
+		now, then := maps.Clone(object), maps.Clone(old)
+		delete(now, "metadata")
+		delete(then, "metadata")
+		if fmt.Sprint(now) != fmt.Sprint(then) {
 			generation++
 		}
 	}

@@ -156,6 +156,128 @@ func TestIdleTopologySendsOneRequestInAQuarterOfAnHour(t *testing.T) {
 	})
 }
 
+// runTopology runs a publisher on a model of the API server until the test ends, in a bubble of synctest.
+func runTopology(t *testing.T, net *network) chan<- topology.Content {
+	t.Helper()
+	client, err := NewClient(&Config{Server: "http://server", Transport: net})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := NewTopology(client, TopologyOptions{Rand: seeded(1), Identify: func(context.Context) (Identity, error) { return n1, nil }})
+	ctx, cancel := context.WithCancel(t.Context())
+	contents, done := make(chan topology.Content, 1), make(chan struct{})
+	go func() { p.Run(ctx, contents); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return contents
+}
+
+// availableIn returns the published number of available CPUs; empty: there is no object.
+func availableIn(net *network) string {
+	object := net.get(ownTopology)
+	if object == nil {
+		return ""
+	}
+	zone := object["zones"].([]any)[0].(map[string]any)
+	return zone["resources"].([]any)[0].(map[string]any)["available"].(string)
+}
+
+// TestTopologyAfterFiveMinutesWithoutTheAPIServer: the newest of several contents is published within a minute of the return, with one write.
+func TestTopologyAfterFiveMinutesWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := newNetwork()
+		contents := runTopology(t, net)
+		contents <- zonesWith("6")
+		synctest.Wait()
+		net.leave()
+		for _, available := range []string{"5", "4", "3"} {
+			contents <- zonesWith(available)
+			time.Sleep(100 * time.Second)
+		}
+		if got := availableIn(net); got != "6" {
+			t.Errorf("%s CPUs are published while the API server is away, want 6", got)
+		}
+		net.back()
+		time.Sleep(maxUnavailable)
+		synctest.Wait()
+		if got := availableIn(net); got != "3" {
+			t.Errorf("%s CPUs are published after the return, want 3", got)
+		}
+		writes := 0
+		for _, c := range net.sent() {
+			if c.method == http.MethodPatch {
+				writes++
+			}
+		}
+		if writes != 1 {
+			t.Errorf("%d writes after the return, want 1", writes)
+		}
+	})
+}
+
+// TestTopologyIsRepaired: another client edits or deletes the object, or writes at the same time, so that the patch conflicts.
+func TestTopologyIsRepaired(t *testing.T) {
+	for name, damage := range map[string]func(s *server){
+		"edited": func(s *server) {
+			forged := clone(s.get(ownTopology))
+			forged["zones"] = []any{map[string]any{"name": "node-7", "type": "Node"}}
+			s.set(ownTopology, forged)
+		},
+		"deleted": func(s *server) { s.remove(ownTopology) },
+		"without its owner": func(s *server) {
+			forged := clone(s.get(ownTopology))
+			delete(forged["metadata"].(map[string]any), "ownerReferences")
+			s.set(ownTopology, forged)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			events := make(chan Event, 64)
+			p := NewTopology(s.client(t), TopologyOptions{
+				Identify: func(context.Context) (Identity, error) { return n1, nil }, Observe: func(e Event) { events <- e },
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			contents, done := make(chan topology.Content, 1), make(chan struct{})
+			go func() { p.Run(ctx, contents); close(done) }()
+			defer func() { cancel(); <-done }()
+			contents <- zonesWith("6")
+			expect(t, events, "created", is(Created))
+			<-s.watching
+			want := clone(s.get(ownTopology))
+			damage(s)
+			expect(t, events, "repaired", func(e Event) bool { return e.Change == Patched || e.Change == Created })
+			got := s.get(ownTopology)
+			if diff := cmp.Diff(want["zones"], got["zones"]); diff != "" {
+				t.Errorf("zones (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want["metadata"].(map[string]any)["ownerReferences"], got["metadata"].(map[string]any)["ownerReferences"]); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTopologyStartsOverAfterAConflict: another client has written since the publisher read.
+func TestTopologyStartsOverAfterAConflict(t *testing.T) {
+	s := newServer(t)
+	p := newTopology(t, s)
+	publishTopology(t, p, zonesWith("6"))
+	touched := clone(s.get(ownTopology))
+	touched["metadata"].(map[string]any)["annotations"] = map[string]any{"theirs": "x"}
+	s.set(ownTopology, touched)
+	s.took()
+	if got := publishTopology(t, p, zonesWith("2")); got != Patched {
+		t.Errorf("change = %q", got)
+	}
+	want := []string{"PATCH " + ownTopology, "GET " + ownTopology, "PATCH " + ownTopology}
+	if diff := cmp.Diff(want, s.took()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	object := s.get(ownTopology)
+	if object["metadata"].(map[string]any)["annotations"].(map[string]any)["theirs"] != "x" {
+		t.Errorf("the annotation of the other client is gone: %v", object["metadata"])
+	}
+}
+
 // TestWithoutTheDefinition: the API server answers 404 to the write as well, and the publisher tries again later.
 func TestWithoutTheDefinition(t *testing.T) {
 	s := newServer(t)
