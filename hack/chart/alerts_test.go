@@ -29,6 +29,10 @@ var states = map[string]struct{ fires, silent []string }{
 	"AssayNodeUpdatesFail":      {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},
 	"AssayNodesFailed":          {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},
 	"AssayWorkerDoesNotPublish": {[]string{`assay_worker_publish_failures_total{pod="w"} 0+1x120`}, []string{`assay_worker_publish_failures_total{pod="w"} 9+0x120`}},
+	"AssayTopologyDoesNotPublish": {
+		[]string{`assay_topology_publish_failures_total{pod="t"} 0+1x120`}, []string{`assay_topology_publish_failures_total{pod="t"} 9+0x120`},
+	},
+	"AssayTopologyWithoutKubelet": {[]string{`assay_topology_kubelet_up{pod="t"} 0+0x120`}, []string{`assay_topology_kubelet_up{pod="t"} 1+0x120`}},
 	"AssayFeaturesLeftOut":      {[]string{`assay_worker_dropped_features{pod="w"} 3+0x120`}, []string{`assay_worker_dropped_features{pod="w"} 0+0x120`}},
 	"AssayCertificateExpires":   {[]string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 100000+0x120`}, []string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 1000000+0x120`, `assay_certificate_expiration_timestamp_seconds{pod="c"} 0+0x120`}},
 	"AssayDefinitionsTooOld":    {[]string{`assay_schema_missing_fields 2+0x120`}, []string{`assay_schema_missing_fields 0+0x120`}},
