@@ -59,6 +59,7 @@ func (f *controllerFlags) run(ctx context.Context, log logr.Logger) error {
 		}
 	}
 	for {
+		configurationValid.Set(1)
 		for _, w := range warnings {
 			log.Info("Configuration warning", "warning", w)
 		}
@@ -112,10 +113,11 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *settings.Settings
 		switch {
 		case err != nil && err.Error() != told:
 			told = err.Error()
-			log.Error(err, "Invalid configuration; keeping the previous one")
+			f.reject(ctx, err, log)
 		case err == nil && !s.Equal(now):
 			return loaded{s, warnings}
 		case err == nil:
+			configurationValid.Set(1)
 			told = ""
 		}
 	}

@@ -299,17 +299,45 @@ func TestConfigurationIsFollowed(t *testing.T) {
 		})
 	}
 	write("denyLabelNs: [vendor.io]\nnosuch: 1\n")
-	r := startController(t, c, namespace, "-config="+file, "-crd-controller")
+	t.Setenv("POD_NAME", "assay-controller-1")
+	metrics := testkit.FreeAddress(t)
+	r := startController(t, c, namespace, "-config="+file, "-crd-controller", "-metrics-port="+testkit.Port(metrics))
+	valid := func(want string) {
+		t.Helper()
+		testkit.Eventually(t, "assay_configuration_valid "+want, func(ctx context.Context) error {
+			text, err := testkit.Get(ctx, "http://"+metrics+"/metrics")
+			if err == nil && !strings.Contains(text, "\nassay_configuration_valid "+want+"\n") {
+				err = errors.New("it is not")
+			}
+			return err
+		})
+	}
 	labeled(t, k, node.Name, "other.io/b", "1")
+	valid("1")
 	labeled(t, k, node.Name, "vendor.io/a", "")
 	says(r, "nosuch: unknown key is ignored")
 	says(r, "crd-controller has no effect")
 
 	write("denyLabelNs: {\n")
 	says(r, "keeping the previous one")
+	valid("0")
+	testkit.Eventually(t, "an Event about the pod", func(ctx context.Context) error {
+		var events corev1.EventList
+		if err := k.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == "InvalidConfiguration" && e.InvolvedObject.Kind == "Pod" && e.InvolvedObject.Name == "assay-controller-1" &&
+				strings.Contains(e.Message, "nfd-master.conf:1:14: ") {
+				return nil
+			}
+		}
+		return fmt.Errorf("there is none among %d", len(events.Items))
+	})
 	write("denyLabelNs: [other.io]\nremovalGracePeriod: 0s\n")
 	labeled(t, k, node.Name, "vendor.io/a", "1")
 	labeled(t, k, node.Name, "other.io/b", "")
+	valid("1")
 	if err := r.end(syscall.SIGTERM); err != nil {
 		t.Errorf("asked to end: %v", err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -78,6 +81,7 @@ func TestWorkerOnARealAPIServer(t *testing.T) {
 	configFile := filepath.Join(t.TempDir(), "worker.conf")
 	writeFile(t, configFile, "core: {sleepInterval: 1h}\n")
 	args := []string{"-kubeconfig", user.Kubeconfig, "-namespace", namespace, "-node-name", node.Name, "-config", configFile}
+	t.Setenv("POD_NAME", "assay-worker-1")
 	log := start(t, args...)
 
 	first := eventually(t, c, namespace, node.Name, "published", func(nf *nfdv1alpha1.NodeFeature) bool {
@@ -139,6 +143,19 @@ sources:
 		if nf.Spec.Labels["by-rule"] != node.Name {
 			t.Errorf("labels = %v", nf.Spec.Labels)
 		}
+		testkit.Eventually(t, "an Event about the pod", func(ctx context.Context) error {
+			var events corev1.EventList
+			if err := c.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+				return err
+			}
+			for _, e := range events.Items {
+				if e.Reason == publish.ReasonInvalidConfiguration && e.Type == corev1.EventTypeWarning && e.InvolvedObject.Name == "assay-worker-1" &&
+					strings.Contains(e.Message, ":1:27: core.noPublishFeatures: expected a list of strings") {
+					return nil
+				}
+			}
+			return fmt.Errorf("it is not among %v", events.Items)
+		})
 	})
 }
 

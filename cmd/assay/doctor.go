@@ -24,7 +24,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
 
   the CustomResourceDefinitions: whether they are of this version
   the Deployments: replicas that are ready, pods that are not
-  the configurations: whether the programs accept them
+  the configurations in ConfigMaps: whether worker and controller would start with them
   the controller: whether a replica holds its Lease and renews it
   the workers: whether one runs on every Node and publishes features
   the webhook: its configurations, their CA, and its answer to a dry run of an invalid rule

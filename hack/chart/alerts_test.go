@@ -37,6 +37,9 @@ var states = map[string]struct{ fires, silent []string }{
 	"AssayCertificateExpires":   {[]string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 100000+0x120`}, []string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 1000000+0x120`, `assay_certificate_expiration_timestamp_seconds{pod="c"} 0+0x120`}},
 	"AssayDefinitionsTooOld":    {[]string{`assay_schema_missing_fields 2+0x120`}, []string{`assay_schema_missing_fields 0+0x120`}},
 	"AssayBuiltInRulesWrong":    {[]string{`assay_builtin_rules_valid 0+0x120`}, []string{`assay_builtin_rules_valid 1+0x120`}},
+	"AssayConfigurationInvalid": {
+		[]string{`assay_configuration_valid{pod="w"} 0+0x120`}, []string{`assay_configuration_valid{pod="w"} 1+0x120`},
+	},
 	"AssayRulesRejected": {
 		[]string{"assay_rules{condition=\"Accepted\",status=\"False\"} 1+0x120\nassay_rules{condition=\"Accepted\",status=\"True\"} 9+0x120"},
 		[]string{"assay_rules{condition=\"Accepted\",status=\"False\"} 0+0x120\nassay_rules{condition=\"Resolved\",status=\"False\"} 1+0x120"},

@@ -36,6 +36,8 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"SharesFeatures":          {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "create"}, true},
 		"SetsStayAsTheyAre":       {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "patch"}, false},
 		"WorkersDeleteNoSet":      {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "delete"}, false},
+		"WarnsOfConfigurations":   {off, right{"Role/assay-worker", "", "events", "", "create"}, true},
+		"WorkersReadNoEvents":     {off, right{"Role/assay-worker", "", "events", "", "list"}, false},
 		"SeesTheMarker":           {off, right{"Role/assay-worker", "", "configmaps", "assay-feature-sets", "get"}, true},
 		"SeesTheLeader":           {off, right{"Role/assay-worker", "coordination.k8s.io", "leases", "", "get"}, true},
 		"TakesNoLease":            {off, right{"Role/assay-worker", "coordination.k8s.io", "leases", "", "update"}, false},

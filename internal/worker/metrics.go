@@ -21,6 +21,9 @@ import (
 // buckets are the upper bounds of the discovery histogram in seconds. They are smaller than NFD's, because discovery is faster.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
+// configurationHelp describes the metric that the controller has too.
+const configurationHelp = "1 if the configuration is valid; 0 if a change has errors and the previous configuration is used."
+
 // stuckAfter is the time after which /healthz reports a running discovery as stuck. Each source has two seconds.
 const stuckAfter = 2 * time.Minute
 
@@ -40,6 +43,7 @@ type metrics struct {
 	bytes       uint64
 	failing     error // the reason why the latest content is not published
 	pending     bool  // nothing has been published yet
+	invalid     bool  // the configuration has errors, and the previous one is used
 	missing     error // a file system of the kernel that is not mounted; nil if there is none
 	dropped     int
 	waiting     string          // the sources that the first publication waits for
@@ -115,6 +119,13 @@ func (m *metrics) nothingToPublish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pending = false
+}
+
+// configured records whether the configuration is valid.
+func (m *metrics) configured(valid bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.invalid = !valid
 }
 
 // mounted records which file system of the kernel is missing; nil if none is.
@@ -239,6 +250,12 @@ func (m *metrics) write(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "assay_worker_source_missing{source=%q} %d\n", name, n)
 	}
+	valid := 1
+	if m.invalid {
+		valid = 0
+	}
+	head("assay_configuration_valid", "gauge", configurationHelp)
+	fmt.Fprintf(&b, "assay_configuration_valid %d\n", valid)
 	head("process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.")
 	fmt.Fprintf(&b, "process_start_time_seconds %d\n", m.start.Unix())
 	_, err := io.WriteString(w, b.String())

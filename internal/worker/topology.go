@@ -337,7 +337,9 @@ func (t *Topology) read(ctx context.Context) (*topology.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if excludes, err := readExcludes(t.opt.ConfigFile); err != nil {
+	excludes, err := readExcludes(t.opt.ConfigFile)
+	t.metrics.configured(err == nil)
+	if err != nil {
 		unread = append(unread, fmt.Errorf("invalid configuration; keeping the previous one: %w", err))
 	} else {
 		t.excludes = excludes

@@ -29,6 +29,7 @@ type topologyMetrics struct {
 	changes   map[publish.Change]uint64
 	failures  uint64
 	failing   error // why the latest content is not published
+	invalid   bool  // the configuration has errors, and the previous one is used
 	pending   bool  // nothing has been published yet
 }
 
@@ -59,6 +60,8 @@ func (m *topologyMetrics) reading(on bool) {
 func (m *topologyMetrics) read(reads int) { m.lock(func() { m.retries += uint64(max(reads-1, 0)) }) }
 func (m *topologyMetrics) busy()          { m.lock(func() { m.limited++ }) }
 func (m *topologyMetrics) negative(n int) { m.lock(func() { m.negatives = n }) }
+
+func (m *topologyMetrics) configured(valid bool) { m.lock(func() { m.invalid = !valid }) }
 
 func (m *topologyMetrics) failed(err error) { m.lock(func() { m.errors++; m.away = err }) }
 
@@ -135,6 +138,11 @@ func (m *topologyMetrics) write(w io.Writer) error {
 			fmt.Fprintf(&b, "%s{change=%q} %d\n", changes, c, m.changes[c])
 		}
 		value("assay_topology_publish_failures_total", "counter", "Attempts to publish that failed.", m.failures)
+		valid := 1
+		if m.invalid {
+			valid = 0
+		}
+		value("assay_configuration_valid", "gauge", configurationHelp, valid)
 		value("process_start_time_seconds", "gauge", "When the process started, in seconds since 1970.", m.start.Unix())
 	})
 	_, err := io.WriteString(w, b.String())

@@ -46,6 +46,7 @@ type Worker struct {
 	damper   flap.Damper
 	held     []string      // what the damper is suppressing
 	release  time.Duration // time until the damper may release something; 0 if it suppresses nothing
+	rejected string        // the errors of the configuration that was rejected last; empty: the configuration is valid
 	leftOut  []string      // the parts of the last report that could not be published, and why
 	last     publish.Content
 	found    bool // the last published content
@@ -259,13 +260,15 @@ func (w *Worker) affected(ctx context.Context, event []string) []string {
 	return event
 }
 
-// reload reads the configuration again if it has changed. An invalid configuration is logged, and the last valid one stays active.
+// reload reads the configuration again if it has changed. An invalid configuration is reported, and the last valid one stays active.
 func (w *Worker) reload(ctx context.Context) bool {
 	c, warnings, err := workerconfig.Load(w.opt.ConfigFile, w.opt.Inline, w.opt.Override)
 	if err != nil {
-		w.log.Error("Invalid configuration; keeping the previous one", "error", err)
+		w.reject(ctx, err)
 		return false
 	}
+	w.rejected = ""
+	w.metrics.configured(true)
 	if reflect.DeepEqual(c, w.config) {
 		return false
 	}
@@ -277,6 +280,26 @@ func (w *Worker) reload(ctx context.Context) bool {
 		w.log.Error("Stopped publishing", "error", err)
 	}
 	return true
+}
+
+// reject logs an invalid configuration, counts it and creates an Event, once.
+func (w *Worker) reject(ctx context.Context, wrong error) {
+	if wrong.Error() == w.rejected {
+		return
+	}
+	w.rejected = wrong.Error()
+	w.metrics.configured(false)
+	w.log.Error("Invalid configuration; keeping the previous one", "error", wrong)
+	client, token, err := w.connection.to(&w.opt)
+	if err != nil {
+		return // without a cluster there is only the log
+	}
+	go func() {
+		message := "keeping the previous configuration: " + wrong.Error()
+		if err := client.Warn(ctx, namespace(&w.opt), publish.Own(token), "assay-worker", publish.ReasonInvalidConfiguration, message); err != nil {
+			w.log.Warn("Cannot create an Event about the invalid configuration", "error", err)
+		}
+	}()
 }
 
 // listen returns a channel with events from the host until ctx is done.

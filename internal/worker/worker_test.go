@@ -102,6 +102,7 @@ func TestHealthTellsTheTruth(t *testing.T) {
 		`nfd_worker_feature_discovery_duration_seconds_count{node="n1"} 1`,
 		`assay_worker_publish_total{change="created"} 1`,
 		`assay_worker_publish_failures_total 1`,
+		"\nassay_configuration_valid 1\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)

@@ -69,6 +69,17 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "BAD  Assay is not installed: no Deployment or DaemonSet in any namespace has the label app.kubernetes.io/part-of=assay",
 		},
+		"The configuration of the workers is invalid": {
+			damage: func(t *testing.T, d *doctored) {
+				d.configure(t, "core:\n  sleepInterval: 60\n")
+			},
+			code: 1, want: "BAD  ConfigMap assay-system/assay-worker: nfd-worker.conf:2:18: core.sleepInterval: invalid duration \"60\": use for example 90s, 10m or 1h: " +
+				"running programs keep the previous configuration, and do not start again with this one",
+		},
+		"The configuration of the workers is valid": {
+			damage: func(t *testing.T, d *doctored) { d.configure(t, "core: {klog: {}, unknown: 1}\n") },
+			want:   "ok   the configurations in the ConfigMaps assay-system/assay-worker are valid",
+		},
 		"The controller is scaled to 0": {
 			damage: func(t *testing.T, d *doctored) {
 				d.controller.Spec.Replicas = ptr.To[int32](0)
@@ -249,7 +260,7 @@ func TestDoctor(t *testing.T) {
 				}}}
 				d.update(t, d.controller)
 			},
-			code: 1, want: "BAD  ConfigMap assay-system/assay-manager, the configuration of Deployment assay-controller, is rejected: data[nfd-master.conf].resyncPeriod: ",
+			code: 1, want: "BAD  ConfigMap assay-system/assay-manager: nfd-master.conf:2:15: resyncPeriod: ",
 			also: "WARN cannot check everything: the settings of Deployment assay-system/assay-controller",
 		},
 		"Rules conflict": {
@@ -494,6 +505,16 @@ func (d *doctored) setPod(t *testing.T, name string, status corev1.ContainerStat
 	if err := d.api.Status().Update(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// configure mounts a ConfigMap with a configuration of the workers.
+func (d *doctored) configure(t *testing.T, text string) {
+	t.Helper()
+	d.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "assay-worker"}, Data: map[string]string{"nfd-worker.conf": text}})
+	d.workers.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "assay-worker"}},
+	}}}
+	d.update(t, d.workers)
 }
 
 func (d *doctored) deletePod(t *testing.T, name string) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -192,6 +193,27 @@ func (c *Checker) inConfigMap(d *manifest.Document) (out []manifest.Problem) {
 		}
 	}
 	return out
+}
+
+// ConfigurationErrors returns the errors of the configurations in the data of a ConfigMap, as FILE:LINE:COLUMN: message: a program does
+// not start with them. Scheduling says that the flags of the controller set the feature gate FeatureScheduling.
+func ConfigurationErrors(data map[string]string, scheduling bool) (errs []string) {
+	around := ""
+	if scheduling {
+		around = settings.GateScheduling + "=true"
+	}
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		p := programOf(name, nil)
+		if p == nil {
+			continue
+		}
+		for _, found := range p.review([]byte(data[name]), []byte(around)) {
+			if !found.Warning {
+				errs = append(errs, name+":"+found.String())
+			}
+		}
+	}
+	return errs
 }
 
 // Reviewed reports whether a document is reviewed: one of Assay's objects, a configuration, or pods that require features.

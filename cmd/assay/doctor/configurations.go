@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/settings"
+)
+
+// configurations checks the ConfigMaps that the pods of workers and controllers mount: programs that run keep the last valid configuration,
+// and do not start with an invalid one.
+func (e *examination) configurations(ctx context.Context) error {
+	var valid []string
+	seen := map[string]bool{}
+	examine := func(namespace string, pod *corev1.PodSpec) error {
+		scheduling := slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasSuffix(arg, settings.GateScheduling+"=true") })
+		})
+		for _, volume := range pod.Volumes {
+			if volume.ConfigMap == nil || seen[namespace+"/"+volume.ConfigMap.Name] {
+				continue
+			}
+			name := volume.ConfigMap.Name
+			seen[namespace+"/"+name] = true
+			config, err := e.c.ConfigMap(ctx, namespace, name)
+			if cluster.IsNotFound(err) {
+				continue // optional, or the pods do not start, which is another finding
+			}
+			if err != nil {
+				return err
+			}
+			errs := check.ConfigurationErrors(config.Data, scheduling)
+			if len(errs) == 0 {
+				valid = append(valid, namespace+"/"+name)
+				continue
+			}
+			if len(errs) > maxListed {
+				errs = append(errs[:maxListed], fmt.Sprintf("and %d more", len(errs)-maxListed))
+			}
+			e.report("configuration", Error, fmt.Sprintf("ConfigMap %s/%s: %s: running programs keep the previous configuration, and do not start again with this one",
+				namespace, name, strings.Join(errs, "; ")), fmt.Sprintf("kubectl -n %s edit configmap %s", namespace, name))
+		}
+		return nil
+	}
+	for _, d := range e.agents() {
+		if err := examine(d.Namespace, &d.Spec.Template.Spec); err != nil {
+			return err
+		}
+	}
+	for _, d := range e.part("controller") {
+		if err := examine(d.Namespace, &d.Spec.Template.Spec); err != nil {
+			return err
+		}
+	}
+	if len(valid) > 0 {
+		slices.Sort(valid)
+		e.ok("configuration", "the configurations in the ConfigMaps %s are valid", strings.Join(valid, ", "))
+	}
+	return nil
+}
