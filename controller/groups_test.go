@@ -56,7 +56,10 @@ func TestGroupsListTheirNodes(t *testing.T) {
 	    matchFeatures: [{feature: test.attr, matchExpressions: {gpu: {op: In, value: [a100]}}}, {feature: test.attr, matchExpressions: {no: {op: Exists}}}]},
 	  {name: tmpl, varsTemplate: "{{range .test.attr}}kind={{.Value}}\n{{end}}", matchFeatures: [{feature: test.attr, matchExpressions: {gpu: {op: InRegexp, value: ["^a"]}}}]},
 	  {name: by-var, matchFeatures: [{feature: rule.matched, matchExpressions: {kind: {op: In, value: [a100]}}}]}]`)
+	w.node("n3") // no NodeFeature is about it
+	everywhere := w.group(other, "everywhere", `[{name: all}]`)
 	w.start(withGroups)
+	w.members(everywhere, "n0", "n1", "n2", "n3")
 	w.members(mine, "n1")
 	w.members(theirs, "n1")
 	w.members(chain, "n0")

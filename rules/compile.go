@@ -350,6 +350,7 @@ func (c *compiler) templates(path *field.Path, r *rule, in *nfdv1alpha1.Rule) {
 	both("labelsTemplate", in.LabelsTemplate, in.LabelsTemplateFrom)
 	both("varsTemplate", in.VarsTemplate, in.VarsTemplateFrom)
 	r.labelsTemplate = c.template(path.Child("labelsTemplate"), in.LabelsTemplate, in)
+	r.templateReferences = c.templateReferences(in.LabelsTemplate)
 	r.varsTemplate = c.template(path.Child("varsTemplate"), in.VarsTemplate, in)
 }
 

@@ -3,6 +3,8 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -98,6 +100,32 @@ func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) 
 		return nil, true
 	}
 	return t, true
+}
+
+// templateReference matches a reference in a template: the value of a line.
+var templateReference = regexp.MustCompile(`=[ \t]*(@[^\s"{}=]+)[ \t]*(?:[\r\n]|\\n|\{\{|$)`)
+
+// templateReferences returns the references @domain.feature.element that a template has as the value of a line. Only these are resolved: a
+// value from a feature must not select another feature.
+func (c *compiler) templateReferences(source string) map[string]*assignment {
+	var out map[string]*assignment
+	for _, found := range templateReference.FindAllStringSubmatch(source, -1) {
+		text := found[1]
+		value, problems := expr.Compile(`{@"`+text[1:]+`"}`, expr.Strict, expr.Auto, &expr.Scope{})
+		if strings.Count(text, ".") < 2 || len(problems) > 0 {
+			continue // an invalid value like any other
+		}
+		if out == nil {
+			out = map[string]*assignment{}
+		}
+		a := &assignment{kind: keys.Label, value: value, reference: text}
+		a.late, _ = strings.CutPrefix(text, "@"+nfdv1alpha1.RuleMatchedFeature+".")
+		if a.late == text {
+			a.late = ""
+		}
+		out[text] = a
+	}
+	return out
 }
 
 // variables compiles the vars of a rule, ordered so that each variable follows those it refers to.
@@ -395,6 +423,9 @@ func (r *rule) texts(visit func(*expr.Text)) {
 				visit(list[i].value)
 			}
 		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(r.templateReferences)) {
+		visit(r.templateReferences[text].value)
 	}
 	for i := range r.taints {
 		visit(r.taints[i].key)

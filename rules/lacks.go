@@ -67,21 +67,26 @@ func (r *rule) firstOfAny(why func(*match.Matcher) string) string {
 }
 
 // Produced returns the labels and vars of rules by their names in rule.matched, and labels also by their full names. Requirements
-// read them as rule.matched, whether or not they are written yet. Every pod may read rule.matched, so variables of sensitive rules
-// that may read masked values are omitted.
+// read them as rule.matched, whether or not they are written yet.
 func (o *Outcome) Produced() map[string]string {
 	labels := o.Labels()
 	out := make(map[string]string, len(labels))
 	maps.Copy(out, labels)
-	var state matchedState
-	for i, r := range o.results {
-		state.add(o.program.rules[i], o.program.toldOthers(o.program.rules[i], r))
-	}
-	maps.Copy(out, state.values)
+	maps.Copy(out, o.told().values)
 	return out
 }
 
-// toldOthers returns a result without the variables that Produced omits.
+// told returns rule.matched once all rules have run, for pods and NodeFeatures. Every pod may read it, so variables of sensitive rules that
+// may read masked values are omitted.
+func (o *Outcome) told() *matchedState {
+	state := &matchedState{}
+	for i, r := range o.results {
+		state.add(o.program.rules[i], o.program.toldOthers(o.program.rules[i], r))
+	}
+	return state
+}
+
+// toldOthers returns a result without the variables that told omits.
 func (p *Program) toldOthers(r *rule, res *result) *result {
 	if p.opt.Mask.Mode != MaskSensitive || !r.set.sensitive {
 		return res

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/lang/expr"
@@ -230,7 +231,11 @@ func (o *Outcome) resolve(path string) (value, reason string) {
 	if err != nil {
 		return "", err.Error()
 	}
-	if f := o.facts.Feature(ref.Feature); f != nil {
+	if ref.Feature == nfdv1alpha1.RuleMatchedFeature {
+		if v, ok := o.told().values[ref.Element]; ok {
+			return v, ""
+		}
+	} else if f := o.facts.Feature(ref.Feature); f != nil {
 		if v, ok := f.Attributes.Get(ref.Element); ok {
 			if mask := &o.program.opt.Mask; mask.applies(false) && mask.masks(ref.Element) {
 				return "", errMasked.Error()
@@ -377,9 +382,17 @@ func (s *matchedState) add(r *rule, res *result) bool {
 	}
 	changed := !s.exists
 	s.exists = true
+	for _, kind := range [...]keys.Kind{keys.Label, keys.Var} { // as in NFD, a variable wins over a label of the same name
+		changed = s.addKind(kind, r, res) || changed
+	}
+	return changed
+}
+
+// addKind adds the outputs of one kind.
+func (s *matchedState) addKind(kind keys.Kind, r *rule, res *result) (changed bool) {
 	for i := range res.outputs {
 		out := &res.outputs[i]
-		if out.kind != keys.Label && out.kind != keys.Var || s.only != nil && !s.only[out.raw] {
+		if out.kind != kind || s.only != nil && !s.only[out.raw] {
 			continue
 		}
 		if s.values == nil {

@@ -144,7 +144,14 @@ func (e *evaluation) setVar(name, value string) {
 
 // templateLabel adds a label from a template.
 func (e *evaluation) templateLabel(name, value string) {
-	e.write(keys.Label, name, value, "labelsTemplate")
+	a := e.rule.templateReferences[value]
+	if a == nil {
+		e.write(keys.Label, name, value, "labelsTemplate")
+		return
+	}
+	if err := e.give(a, name, "labelsTemplate"); err != nil {
+		e.reject(Rejection{Kind: keys.Label, Key: name, Reason: err.Error()})
+	}
 }
 
 // assign evaluates one label, annotation or resource.
@@ -158,9 +165,14 @@ func (e *evaluation) assign(a *assignment) error {
 	if err != nil {
 		return e.orMissing(a.kind, a.key.Source(), err)
 	}
+	return e.give(a, name, how)
+}
+
+// give evaluates the value of an assignment.
+func (e *evaluation) give(a *assignment, name, how string) error {
 	value, err := a.value.Format(e)
 	switch {
-	case a.late != "" && e.late(a, name, value, err):
+	case a.late != "" && e.late(a, name, how, value, err):
 		return nil
 	case err == nil:
 		out := output{kind: a.kind, raw: name, value: value, how: how}
@@ -184,7 +196,7 @@ func (e *evaluation) assign(a *assignment) error {
 
 // late produces an output whose value is @rule.matched.NAME. NFD resolves such values after all rules have run; until then other
 // rules see the current value of NAME. It reports whether err is such a case.
-func (e *evaluation) late(a *assignment, name, now string, err error) bool {
+func (e *evaluation) late(a *assignment, name, how, now string, err error) bool {
 	var fault *expr.Error
 	if err != nil && !(errors.As(err, &fault) && fault.Missing) {
 		return false
@@ -193,7 +205,7 @@ func (e *evaluation) late(a *assignment, name, now string, err error) bool {
 	if !verdict.OK() {
 		return false
 	}
-	out := output{kind: a.kind, op: opLate, key: verdict.Key, raw: name, value: a.late, how: howOf[a.kind]}
+	out := output{kind: a.kind, op: opLate, key: verdict.Key, raw: name, value: a.late, how: how}
 	switch {
 	case e.program.opt.Strict:
 		out.told = a.reference

@@ -23,10 +23,12 @@ type rule struct {
 	loop       *condition.Loop
 
 	vars, labels, annotations, resources []assignment
-	varsTemplate, labelsTemplate         *tmpl.Template
-	taints                               []taint
-	nodeConditions                       []nodeCondition
-	actions                              []*action.Action
+	// templateReferences are the values in NFD's notation that the source of labelsTemplate has, by the text of the value.
+	templateReferences           map[string]*assignment
+	varsTemplate, labelsTemplate *tmpl.Template
+	taints                       []taint
+	nodeConditions               []nodeCondition
+	actions                      []*action.Action
 
 	// rejected are literal outputs that no rule may write. They are found once and reported on every node that matches.
 	rejected []Rejection

@@ -456,6 +456,23 @@ func TestARecordInAnotherFormIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// TestTheRecordOfTaintsIsSorted: rules that give the same taints in another order cause no write.
+func TestTheRecordOfTaintsIsSorted(t *testing.T) {
+	a, b := corev1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "example.com/b", Effect: corev1.TaintEffectNoSchedule}
+	policy := plan.Policy{Taints: true}
+	p := plan.Compute(plan.State{}, plan.Desired{Taints: []corev1.Taint{b, a}}, policy)
+	const record = "example.com/a:NoSchedule,example.com/b:NoSchedule"
+	if got := string(p.TaintPatch("1")); !strings.Contains(got, `"nfd.node.kubernetes.io/taints":"`+record+`"`) {
+		t.Errorf("the record is not %s: %s", record, got)
+	}
+	state := plan.State{Taints: []corev1.Taint{b, a}, Annotations: map[string]string{plan.Record{}.Taints(): record}}
+	for _, order := range [][]corev1.Taint{{a, b}, {b, a}} {
+		if p := plan.Compute(state, plan.Desired{Taints: order}, policy); p.Patch() != nil || p.TaintPatch("1") != nil {
+			t.Errorf("the order %v is written: %s, %s", order, p.Patch(), p.TaintPatch("1"))
+		}
+	}
+}
+
 // TestAnUnchangedRecordIsKept changes something else of a Node whose labels are as wanted.
 func TestAnUnchangedRecordIsKept(t *testing.T) {
 	const record = "a,b,example.com/c"

@@ -59,7 +59,10 @@ func toInt(v value) int64 {
 		if strings.HasPrefix(s, "x") || strings.HasPrefix(s, "X") {
 			s = "0" + s
 		}
-		n, _ := strconv.ParseInt(s, 0, 64)
+		n, err := strconv.ParseInt(s, 0, 64)
+		if err != nil {
+			return 0 // also of a number beyond 64 bits, for which ParseInt returns the nearest one
+		}
 		return n
 	}
 	return 0

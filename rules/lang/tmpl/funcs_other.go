@@ -189,7 +189,7 @@ func (c *call) nodeNumber(i int) int64 {
 	return n
 }
 
-// semver parses a version. Templates read its Major, Minor, Patch, Prerelease and Metadata.
+// semver parses a version. Templates print it in full, and read its Major, Minor, Patch, Prerelease, Metadata and Original.
 func semver(c *call) value {
 	s := c.str(0)
 	v, err := version.Parse(s)
@@ -203,7 +203,24 @@ func semver(c *call) value {
 		n, _ := strconv.ParseInt(strings.Split(v.String(), ".")[i], 10, 64)
 		out[name] = integer(n)
 	}
-	return dictOf(out)
+	return versionOf(out)
+}
+
+// version returns the text of a version in full: 6.1.0 of 6.1.
+func (d dict) version() string {
+	b := []byte{}
+	for i, name := range [...]string{"Major", "Minor", "Patch"} {
+		if i > 0 {
+			b = append(b, '.')
+		}
+		b = strconv.AppendInt(b, d[name].int(), 10)
+	}
+	for _, suffix := range [...]string{"-Prerelease", "+Metadata"} {
+		if s := d[suffix[1:]].str; s != "" {
+			b = append(append(b, suffix[0]), s...)
+		}
+	}
+	return string(b)
 }
 
 // satisfies reports whether a version meets a constraint: alternatives joined by ||, each a list of comparisons joined

@@ -54,12 +54,17 @@ func text(s string) value        { return value{kind: kindString, str: s} }
 func listOf(items []value) value { return value{kind: kindList, ref: &list{items: items}} }
 func dictOf(d dict) value        { return value{kind: kindDict, ref: d} }
 
+// versionOf returns a map with the parts of a version, which is printed as the version.
+func versionOf(d dict) value { return value{kind: kindDict, num: isVersion, ref: d} }
+
 // domainOf returns a map from feature names to elements.
 func domainOf(d dict) value { return value{kind: kindDict, num: isDomain, ref: d} }
 
 const (
 	// isDomain marks maps of lists of elements.
 	isDomain = 1
+	// isVersion marks the parts of a version.
+	isVersion = 2
 	// isAsIs marks elements whose strings may contain line breaks.
 	isAsIs = 1
 )
@@ -243,6 +248,9 @@ func (v value) native() any {
 		}
 		return out
 	case kindDict, kindElement, kindData:
+		if v.kind == kindDict && v.num == isVersion {
+			return v.ref.(dict).version()
+		}
 		out := map[string]any{}
 		for _, key := range v.keys() {
 			entry, _ := v.entry(key)
