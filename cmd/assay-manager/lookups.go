@@ -66,7 +66,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	known := inputs.New(same.Inputs(nil))
 	if f.nodeWarnings {
 		p := preview.New(known, assembled.Registry())
-		o.Cluster, o.Known.Published = nodes{p}, p.Published
+		o.Cluster, o.Known.Published, o.Known.HasNode = nodes{p}, p.Published, p.HasNode
 	}
 	if ready, err = f.review(mgr, same, assembled, known, o); err != nil {
 		return nil, err

@@ -168,6 +168,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 		w.settle(cmd.ErrOrStderr())
 		program, _ := w.program(ctx, w.rules)
 		known.Published = w.publishes(program)
+		known.HasNode = func(name string) (bool, bool) { return w.nodes[name] != nil, true }
 	}
 	return nil
 }

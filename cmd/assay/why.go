@@ -112,17 +112,21 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 		note(cmd, err)
 	}
 	w := cmd.OutOrStdout()
+	var warnings []string
+	for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
+		warnings = append(warnings, fmt.Sprintf("metadata.%s[%s] %s", u.Map, u.Key, u.Message))
+	}
 	switch f.output {
 	case "text", "wide":
-		for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
-			fmt.Fprintln(w, styleOf(w).bad(printable(fmt.Sprintf("metadata.%s[%s] %s.", u.Map, u.Key, u.Message))))
+		for _, text := range warnings {
+			fmt.Fprintln(w, styleOf(w).bad(printable(text+".")))
 		}
 		printWhy(w, e, ways)
 		if f.output == "wide" {
 			printPerNode(w, d, pod)
 		}
 	default:
-		if err := printObject(w, f.output, explained{e, ways}); err != nil {
+		if err := printObject(w, f.output, explained{e, ways, warnings}); err != nil {
 			return err
 		}
 	}
@@ -137,6 +141,8 @@ type explained struct {
 	extender.Explanation
 	// Ways is what makes the scheduler respect the requirements.
 	Ways []serving.Way `json:"ways,omitempty"`
+	// Warnings are the labels and annotations of the pod that look like those of Assay and mean nothing.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // ways returns what makes the scheduler respect the requirements of a pod.

@@ -206,6 +206,14 @@ func TestWhySaysFirstWhatHasNoEffect(t *testing.T) {
 			if out, _ := runCommand(t, fakeAPI(t, api), "why", "pod", "ml/p"); !strings.HasPrefix(out, test.first) {
 				t.Errorf("got %q, want it to begin with %q", out, test.first)
 			}
+			var printed struct{ Warnings []string }
+			out, _ := runCommand(t, fakeAPI(t, api), "why", "pod", "ml/p", "-o", "json")
+			if err := json.Unmarshal([]byte(out), &printed); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if warned := len(printed.Warnings) == 1 && strings.HasPrefix(printed.Warnings[0], test.first); warned != strings.HasPrefix(test.first, "metadata.") {
+				t.Errorf("-o json has the warnings %q", printed.Warnings)
+			}
 		})
 	}
 }

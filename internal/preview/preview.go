@@ -83,6 +83,15 @@ func (n *Nodes) Published(feature string) (published, ok bool) {
 	return false, true
 }
 
+// HasNode reports whether the cluster has a Node. known is false before all Nodes are synced.
+func (n *Nodes) HasNode(name string) (has, known bool) {
+	if !n.synced() {
+		return false, false
+	}
+	_, has = n.inputs.Get(name)
+	return has, true
+}
+
 // Count returns the number of nodes on which each rule of a set matches, by its index in spec.rules, and the number of nodes on
 // which the rules were evaluated: at most maxNodes, by name. ok is false if there are no nodes or if the context ended first.
 func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]int, tried, all int, ok bool) {

@@ -205,6 +205,15 @@ func TestNothingIsGuessed(t *testing.T) {
 	}
 }
 
+func TestHasNode(t *testing.T) {
+	n := start(t, node("n1", nil))
+	for name, want := range map[string]bool{"n1": true, "n2": false} {
+		if has, known := n.HasNode(name); has != want || !known {
+			t.Errorf("%s: %v, %v", name, has, known)
+		}
+	}
+}
+
 func TestPublished(t *testing.T) {
 	if _, ok := start(t, node("n1", nil)).Published("kernel.loadedmodule"); ok {
 		t.Error("a cluster in which nothing was published can tell nothing")

@@ -67,6 +67,10 @@ func (c *custom) document(top *yaml.Node) error {
 				return c.config(conf, name)
 			}
 		}
+		if conf := child(data, topologyConf); conf != nil {
+			c.where = "ConfigMap " + name + " key " + topologyConf
+			return c.topology(conf)
+		}
 		return fmt.Errorf("%s:%d: ConfigMap %s has no nfd-worker.conf", c.id, top.Line, name)
 	default:
 		return fmt.Errorf("%s:%d: expected a NodeFeatureDiscovery, a ConfigMap or a worker configuration, found kind %s", c.id, top.Line, kind)
@@ -110,8 +114,35 @@ var operatorFields = map[string]string{
 	"extraLabelNs":    "set extraLabelNs in the controller's configuration",
 	"labelWhiteList":  "set labelWhiteList in the controller's configuration",
 	"enableTaints":    "set enableTaints in the controller's configuration",
-	"topologyUpdater": "the topology updater is not part of Assay; keep NFD's",
 	"prunerOnDelete":  "the chart cleans up when it is uninstalled",
+}
+
+// topologyUpdater is the key of the operator's object that enables the topology updater, and topologyConf that of its configuration in a
+// ConfigMap.
+const (
+	topologyUpdater = "topologyUpdater"
+	topologyConf    = "nfd-topology-updater.conf"
+)
+
+// topology names the value of the chart that a configuration of the topology updater becomes.
+func (c *custom) topology(conf *yaml.Node) error {
+	roots, err := compose.ParseTrees(fmt.Sprintf("%s:%d", c.id, conf.Line), []byte(conf.Value))
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		top := root.Content[0]
+		place(top, conf)
+		for i := 0; top.Kind == yaml.MappingNode && i+1 < len(top.Content); i += 2 {
+			key, v := top.Content[i], top.Content[i+1]
+			if key.Value != "excludeList" {
+				c.lost(key, "%s: no equivalent", key.Value)
+				continue
+			}
+			c.lost(key, "excludeList: set topology.excludeList=%s in the values of the chart", yamltree.JSON(v))
+		}
+	}
+	return nil
 }
 
 // operandFields maps the settings of the operand to the values of the chart.
@@ -157,6 +188,8 @@ func (c *custom) operator(spec *yaml.Node, name string) error {
 			c.operand(v)
 		case "resourceLabels":
 			c.lost(key, "spec.resourceLabels: %s: labels no longer become extended resources by themselves; write extendedResources in a rule for each", yamltree.JSON(v))
+		case topologyUpdater:
+			c.lost(key, "spec.topologyUpdater: set topology.enabled=%s in the values of the chart", yamltree.JSON(v))
 		case "workerConfig", "customConfig":
 			conf := child(v, "configData")
 			if conf == nil {

@@ -41,8 +41,11 @@ const (
 // feature reviews a NodeFeature.
 func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	f := Findings{}
-	if object.Labels[nfdv1alpha1.NodeNameLabel] == "" {
+	switch node := object.Labels[nfdv1alpha1.NodeNameLabel]; {
+	case node == "":
 		f.Warn("metadata.labels", warning.Defect, "label %s is missing; the controller ignores this object", nfdv1alpha1.NodeNameLabel)
+	case k.lacksNode(node):
+		f.Warn(field.NewPath("metadata", "labels").Key(nfdv1alpha1.NodeNameLabel).String(), warning.Unlikely, "the cluster has no Node %q; until it has, this object has no effect", node)
 	}
 	c := &contents{}
 	c.check(object)
@@ -54,6 +57,15 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	k.names(&f, field.NewPath("spec", "encodedInstances"), facts.SortedKeys(c.encoded))
 	k.labels(&f, field.NewPath("spec", "labels"), object.Spec.Labels)
 	return f
+}
+
+// lacksNode reports whether it is known that the cluster has no Node of this name.
+func (k *Known) lacksNode(name string) bool {
+	if k.HasNode == nil {
+		return false
+	}
+	has, known := k.HasNode(name)
+	return known && !has
 }
 
 // names warns about features whose names rules cannot read.

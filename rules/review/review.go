@@ -38,6 +38,8 @@ type Known struct {
 	// Published reports whether a node of the cluster publishes a feature, by its lower-case name. known is false if this is not
 	// known yet. Nil means unknown.
 	Published func(feature string) (published, known bool)
+	// HasNode reports whether the cluster has a Node of this name. known is false if this is not known yet. Nil means unknown.
+	HasNode func(name string) (has, known bool)
 	// Claimed returns the DeviceClass that claims an extended resource, or "". Nil means unknown.
 	Claimed func(resource string) string
 	// IDs returns the names of PCI and USB IDs. Nil means unknown.
