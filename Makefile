@@ -211,6 +211,13 @@ TRIES ?= 1000
 sim-mutations: ## Plant known defects one at a time, and count the schedules until the simulator finds each (minutes; TRIES=100 for at most so many)
 	@SEEDS=$(TRIES) hack/sim-mutations
 
+MUTATIONS ?= 2000
+
+.PHONY: lint-mutations
+lint-mutations: bin/cluster ## Compare assay lint with the programs and the API server on changed configurations and objects: MUTATIONS=2000
+	go test ./cmd/assay/check -count=1 -run=TestLintRejects -mutations=$(MUTATIONS)
+	ASSAY_MUTATIONS=$(MUTATIONS) bin/cluster run -- go test -count=1 -timeout=0 -run=TestMutatedObjectsGetOneVerdict -v ./cmd/assay-manager
+
 FOR ?= 1m
 
 .PHONY: twin

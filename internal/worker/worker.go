@@ -81,9 +81,7 @@ func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 		w.log.Warn(warning)
 	}
 	if c.LogLevel != "" {
-		if err := w.opt.LogLevel.UnmarshalText([]byte(c.LogLevel)); err != nil {
-			w.log.Warn("Invalid core.logLevel", "error", err)
-		}
+		_ = w.opt.LogLevel.UnmarshalText([]byte(c.LogLevel)) // a level that does not exist is among the warnings
 	}
 	list := sources(&w.opt, c, w.log)
 	if w.opt.wrap != nil {

@@ -110,11 +110,11 @@ func expandRules(list *yaml.Node) ([]Note, error) {
 
 // operatorFields maps the settings of the operator's object to their equivalents.
 var operatorFields = map[string]string{
-	"instance":        "instances are separate installations of the chart",
-	"extraLabelNs":    "set extraLabelNs in the controller's configuration",
-	"labelWhiteList":  "set labelWhiteList in the controller's configuration",
-	"enableTaints":    "set enableTaints in the controller's configuration",
-	"prunerOnDelete":  "the chart cleans up when it is uninstalled",
+	"instance":       "instances are separate installations of the chart",
+	"extraLabelNs":   "set extraLabelNs in the controller's configuration",
+	"labelWhiteList": "set labelWhiteList in the controller's configuration",
+	"enableTaints":   "set enableTaints in the controller's configuration",
+	"prunerOnDelete": "the chart cleans up when it is uninstalled",
 }
 
 // topologyUpdater is the key of the operator's object that enables the topology updater, and topologyConf that of its configuration in a

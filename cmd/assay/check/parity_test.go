@@ -21,7 +21,10 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
-var mutations = flag.Int("mutations", 300, "the `number` of changed configurations that assay lint and the programs read")
+var (
+	mutations = flag.Int("mutations", 300, "the `number` of changed configurations that assay lint and the programs read")
+	seed      = flag.Uint64("seed", 1, "the seed of the changes")
+)
 
 // seeds are valid configurations by the name of their file.
 var seeds = map[string][]string{
@@ -92,7 +95,7 @@ func mutate(r *rand.Rand, text string) string {
 		lines := strings.Split(text, "\n")
 		i := r.IntN(len(lines))
 		word := words[r.IntN(len(words))]
-		switch r.IntN(12) {
+		switch r.IntN(14) {
 		case 0:
 			lines[i] = lines[max(i-1, 0)]
 		case 1:
@@ -122,7 +125,16 @@ func mutate(r *rand.Rand, text string) string {
 			if at := r.IntN(len(lines[i]) + 1); at > 0 {
 				lines[i] = lines[i][:at-1] + lines[i][at:]
 			}
-		case 11:
+		case 11: // a key in another case, twice, or with an alias
+			if key, value, ok := strings.Cut(lines[i], ":"); ok {
+				lines[i] = []string{strings.ToUpper(key) + ":" + value, lines[i] + "\n" + lines[i], key + ": &" + "x" + value, key + "  :" + value, `"` + strings.TrimSpace(key) + `":` + value,
+					key + ": >-\n" + strings.Repeat(" ", len(key)) + value, key + ": !!str" + value, lines[i] + " # " + word}[r.IntN(8)]
+			}
+		case 12: // the whole text
+			text = strings.Join(lines, "\n")
+			return []string{strings.ReplaceAll(text, "\n", "\r\n"), "\ufeff" + text, text + "\n---\n" + text, text + "\n...\n", "%YAML 1.2\n---\n" + text, strings.ReplaceAll(text, "  ", "\t"),
+				"- " + text, text[:len(text)/2], strings.ToUpper(text), "{" + text + "}", "# " + text, word}[r.IntN(12)]
+		case 13:
 			lines[i] = []string{"---", "...", "- ", "core:", "# x", "unknownKey: 1", "noPublish: true", "sources: {cpu: }", "{", "kind: NodeFeatureRule"}[r.IntN(10)]
 		}
 		text = strings.Join(lines, "\n")
@@ -178,7 +190,7 @@ func apply(t *testing.T, name, manifest string) error {
 }
 
 func TestLintRejectsWhatProgramsDoNotStartWith(t *testing.T) {
-	r := rand.New(rand.NewPCG(40, 1))
+	r := rand.New(rand.NewPCG(40, *seed))
 	rejected := 0
 	for i := range *mutations {
 		name := []string{"nfd-worker.conf", "nfd-master.conf"}[i%2]

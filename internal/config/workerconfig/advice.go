@@ -2,6 +2,7 @@ package workerconfig
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -75,6 +76,15 @@ func adviseClass(bus string, digits int) func(string) string {
 		}
 		return ""
 	}
+}
+
+// adviseLevel checks logLevel.
+func adviseLevel(name string) string {
+	var level slog.Level
+	if name == "" || level.UnmarshalText([]byte(name)) == nil {
+		return ""
+	}
+	return fmt.Sprintf("unknown level %q is ignored: use debug, info, warn or error", name)
 }
 
 func separator(r rune) bool { return r == ',' || r == ' ' }

@@ -111,7 +111,7 @@ func (s *Settings) Keys() config.Keys {
 			})),
 			"maxFeatureBytes": config.Into(&s.MaxFeatureBytes),
 			"shareFeatures":   config.Into(&s.ShareFeatures),
-			"logLevel":        config.Into(&s.LogLevel),
+			"logLevel":        config.Advised(config.Into(&s.LogLevel), adviseLevel),
 			"klog":            config.Ignored("the log goes to stderr; its level is core.logLevel"),
 		}),
 		"sources": config.Section(s.sources()),

@@ -44,6 +44,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 		}},
 		"Twice":           {"core: {noPublish: true, noPublish: false}\n", []string{`f:1:25: the key "noPublish" is already on line 1; one of the two would be lost`}, nil},
 		"TwiceInTwoCases": {"core: {noPublish: true, nopublish: false}\n", []string{"f:1:25: core.noPublish: duplicate key, first on line 1"}, []string{"f:1:25: core.nopublish: write noPublish"}},
+		"Level":           {"core: {logLevel: loud}\n", nil, []string{`f:1:18: core.logLevel: unknown level "loud" is ignored: use debug, info, warn or error`}},
 		"Deprecated":      {"core: {sources: [cpu]}\n", nil, []string{"f:1:17: core.sources: deprecated: write core.labelSources"}},
 		"SecondDocument":  {"core: {}\n---\nsources: {}\n", nil, []string{"f:3:1: only the first document is read; this one is ignored"}},
 	}
