@@ -49,6 +49,7 @@ var wordedDifferently = map[string]string{
 	"y11-selector-plain":                     "as y02-alternatives-without-matchfeatures",
 	"y19-octal":                              "as w05-value-int",
 	"y22-kind-part":                          "the API server has no such kind and answers 404",
+	"y28-group-rules":                        "as y02-alternatives-without-matchfeatures",
 	"y01-terms-as-map":                       "the decoder reports the fields of the map as unknown; lint shows the list",
 	"w26-tab":                                "the API server's decoder reads no YAML with tabs",
 	"w27-dup-key":                            "the API server's decoder rejects a duplicate key before any webhook",
