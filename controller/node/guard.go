@@ -102,8 +102,9 @@ func (r *Reconciler) unproven(ctx context.Context, p *plan.Plan, j *judge) (*pla
 	return left, 0
 }
 
-// unseenDevices keeps keys of objects that read devices for the grace period after this process began to read ResourceSlices: a driver
-// that restarts at that time has no slices, and unlike an earlier process this one has not seen them.
+// unseenDevices keeps keys of objects that read devices, and that this process has not seen given, for the grace period after it began to
+// read ResourceSlices, and as long as it cannot read them: a driver that restarts at that time has no slices, and unlike an earlier process
+// this one has not seen them.
 func (r *Reconciler) unseenDevices(_ context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	left := j.state.Devices.Unseen
 	if left <= 0 {
@@ -114,7 +115,7 @@ func (r *Reconciler) unseenDevices(_ context.Context, p *plan.Plan, j *judge) (*
 		return set != nil && (set.ReadsOthers() || slices.ContainsFunc(set.Reads(), facts.IsDevices))
 	}
 	kept := p.Without(func(s plan.Step) bool {
-		return s.Op == plan.Remove && !s.Mark && !r.switchedOff(s) && !j.explained(s) && slices.ContainsFunc(j.givers(s), reads)
+		return s.Op == plan.Remove && !s.Mark && !j.gave(s) && !r.switchedOff(s) && !j.explained(s) && slices.ContainsFunc(j.givers(s), reads)
 	})
 	if len(kept.Steps) == len(p.Steps) {
 		return p, 0

@@ -4,6 +4,7 @@ package devices
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,6 +52,7 @@ type Devices struct {
 
 	mu     sync.Mutex
 	since  time.Time              // of Need
+	absent bool                   // the cluster does not serve ResourceSlices
 	synced bool                   // every slice has been read once
 	slices map[string]placed      // by name
 	nodes  map[string]*remembered // by name
@@ -58,8 +60,8 @@ type Devices struct {
 
 // placed is a slice of a node.
 type placed struct {
-	node  string
-	slice facts.Slice
+	node, version string // the resourceVersion of the object
+	slice         facts.Slice
 }
 
 // remembered is what is known of a node.
@@ -85,8 +87,8 @@ type State struct {
 	Facts *facts.Facts
 	// Held is the rest of the grace period of a pool that is incomplete or gone; 0: none is.
 	Held time.Duration
-	// Unseen is the time for which this process may lack the pools of a node that an earlier one has seen; 0: it has seen one, or has
-	// waited long enough.
+	// Unseen is the time for which this process may lack pools of the node that an earlier one has seen; 0: it has waited long enough. It
+	// does not end while ResourceSlices cannot be read.
 	Unseen time.Duration
 	// Incomplete are the drivers of the pools that are held, sorted.
 	Incomplete []string
@@ -135,7 +137,10 @@ func (d *Devices) Start(ctx context.Context) error {
 	}
 	log := logf.FromContext(ctx).WithName("devices")
 	for logged := ""; ; {
-		err := d.served(ctx)
+		err, absent := d.served(ctx)
+		d.mu.Lock()
+		d.absent = absent
+		d.mu.Unlock()
 		if err == nil {
 			break
 		}
@@ -157,15 +162,15 @@ func (d *Devices) Start(ctx context.Context) error {
 
 // served returns an error if the cluster does not serve ResourceSlices, or if this process may not read them. Other errors are left to
 // the reflector, which tries again.
-func (d *Devices) served(ctx context.Context) error {
-	err := d.opt.Client.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
+func (d *Devices) served(ctx context.Context) (err error, absent bool) {
+	err = d.opt.Client.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster does not serve ResourceSlices of %s: %w", resourcev1.SchemeGroupVersion, err)
+		return fmt.Errorf("the cluster does not serve ResourceSlices of %s: %w", resourcev1.SchemeGroupVersion, err), true
 	case apierrors.IsForbidden(err):
-		return err
+		return err, false
 	}
-	return nil
+	return nil, false
 }
 
 func (d *Devices) source() toolscache.ListerWatcher {
@@ -250,11 +255,12 @@ func (d *Devices) put(s *resourcev1.ResourceSlice) (changed []string) {
 	}
 	if before, ok := d.slices[s.Name]; ok {
 		if before.node == node && before.slice == slice {
+			d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
 			return nil
 		}
 		changed = d.drop(s.Name)
 	}
-	d.slices[s.Name] = placed{node, slice}
+	d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
 	d.of(node).slices[s.Name] = slice
 	return append(changed, node)
 }
@@ -321,6 +327,9 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	}
 	now := d.opt.Clock.Now()
 	s := State{Unseen: max(0, d.opt.Grace-now.Sub(d.since))}
+	if !d.synced && !d.absent {
+		s.Unseen = d.opt.Grace
+	}
 	m := d.of(node)
 	if m.uid != uid {
 		m.uid, m.pools = uid, map[poolKey]*pool{} // those of another machine with this name
@@ -334,9 +343,6 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		if list[i].Complete {
 			m.pools[key] = &pool{Pool: list[i]}
 		}
-	}
-	if len(m.pools) > 0 {
-		s.Unseen = 0
 	}
 	for key, p := range m.pools {
 		i := slices.IndexFunc(list, func(l facts.Pool) bool { return l.Driver == key.driver && l.Name == key.name })
@@ -370,6 +376,52 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	}
 	s.Facts = m.facts
 	return s
+}
+
+// ErrStale is returned if the API server has other slices than those in memory.
+var ErrStale = errors.New("the ResourceSlices in memory are not those of the API server; retrying")
+
+// Prove lists the slices of a node in the API server, and returns the features of a State that they give, without anything that the cache
+// and the interner hold. A pool that is held counts as it was last complete, if the API server does not have all of it either. The error is
+// ErrStale if the API server has other versions of the slices than this process has now, or if the State is older than those.
+func (d *Devices) Prove(ctx context.Context, node string, s State) (*facts.Facts, error) {
+	if d == nil || s.Facts == nil || d.opt.Client == nil {
+		return s.Facts, nil
+	}
+	live := &resourcev1.ResourceSliceList{}
+	if err := d.opt.Client.List(ctx, live, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: node}); err != nil {
+		return nil, err
+	}
+	versions, stored := map[string]string{}, map[string]facts.Slice{}
+	for i := range live.Items {
+		if slice, of := resourceslice.Of(&live.Items[i], nil); of == node && d.opt.Counts(slice.Driver) {
+			versions[live.Items[i].Name], stored[live.Items[i].Name] = live.Items[i].ResourceVersion, slice
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.nodes[node]
+	if m == nil || m.facts != s.Facts || !maps.EqualFunc(versions, m.slices, func(version string, _ facts.Slice) bool { return version != "" }) {
+		return nil, ErrStale
+	}
+	for name, version := range versions {
+		if d.slices[name].version != version {
+			return nil, ErrStale
+		}
+	}
+	pools := facts.Pools((&remembered{slices: stored}).sorted())
+	for _, held := range m.listed {
+		i := slices.IndexFunc(pools, func(p facts.Pool) bool { return compare(p, held) == 0 })
+		switch {
+		case held.Complete || i >= 0 && pools[i].Complete:
+		case i >= 0:
+			pools[i] = held
+		default:
+			pools = append(pools, held)
+		}
+	}
+	slices.SortFunc(pools, compare)
+	return facts.FromPools(pools, nil), nil
 }
 
 // sorted returns the slices in the order of their names.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -13,22 +14,30 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
 )
 
-// Prove reads the NodeFeatures of a State from the API server and returns the input of rules that they give. They are decoded with
-// encoding/json and merged without sharing anything, so the result does not depend on what the caches, the decoder of watches and the
-// interner hold. It costs a request for each of them; the content of a feature set proves itself, because its name is its digest. The
-// error is ErrStale if the API server has other versions than the State.
+// Prove reads the NodeFeatures and ResourceSlices of a State from the API server and returns the input of rules that they give.
+// NodeFeatures are decoded with encoding/json, and nothing is shared, so the result does not depend on what the caches, the decoder of
+// watches and the interner hold. It costs a request for each NodeFeature, and one for ResourceSlices if rules read them; the content of a
+// feature set proves itself, because its name is its digest. The error is ErrStale if the API server has other versions than the State.
 func (n *Nodes) Prove(ctx context.Context, s State) (*Proof, error) {
 	published, err := gather.Reread(s.Features, func(f *nodefeature.NodeFeature) (gather.Published, error) { return n.read(ctx, s, f) })
 	if err != nil {
 		return nil, err
 	}
-	return &Proof{Input: published.Input(s.node(), nil), state: s, published: published.All()}, nil
+	node := s.node()
+	switch node.Devices, err = n.opt.Devices.Prove(ctx, s.Node.Name, s.Devices); {
+	case errors.Is(err, devices.ErrStale):
+		return nil, ErrStale
+	case err != nil:
+		return nil, err
+	}
+	return &Proof{Input: published.Input(node, nil), state: s, published: published.All()}, nil
 }
 
 // Proof is what the API server has of the NodeFeatures of a State.
