@@ -217,6 +217,12 @@ func (c *checker) count(change apiserver.Change) {
 				c.causes[nodeOf(o)]++ // a deletion has an effect immediately, or after the grace period
 			}
 		}
+	case "resourceslices":
+		for _, o := range []object{change.Old, change.New} {
+			if o != nil {
+				c.causes[sliceNode(o)]++
+			}
+		}
 	case "pods":
 		c.causes[fmt.Sprint(below(change.New, "spec")["nodeName"])]++
 	case "nodefeaturerules", "nodefeaturerequests":

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -154,6 +155,10 @@ func (c *checker) change(change apiserver.Change) {
 		}
 		if k == lossKey && (has || recordBefore[k]) {
 			c.loss(change, now, has)
+			continue
+		}
+		if k == devicesKey {
+			c.devices(change, now, has, had && recordBefore[k] && wasOurs)
 			continue
 		}
 		// A new key can have the value of another NodeFeature if a list lacked the one that overrides it. No API server returns such a list.
@@ -322,6 +327,10 @@ func (c *checker) settled() {
 	for _, o := range nodes {
 		name := o["metadata"].(object)["name"].(string)
 		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
+		if all := c.devicesOf(name); all > 0 {
+			want = maps.Clone(want)
+			want[devicesKey] = fmt.Sprint(all)
+		}
 		record, present := c.record(o), c.w.keysOf(o)
 		for k := range record {
 			if v, has := present[k]; has && k != lossKey {

@@ -47,6 +47,9 @@ func (w *world) addNode(name string) {
 	for i := range w.attributes {
 		facts[fmt.Sprintf("a%d", i)] = fmt.Sprint(w.n(3))
 	}
+	if w.devices {
+		w.publishDevices(name)
+	}
 	w.silent[name] = w.n(4) == 3 && !w.losing
 	w.facts[name], w.hosts[name] = facts, &host{}
 }
@@ -284,6 +287,7 @@ func (w *world) replaceNode(node string) {
 	w.dismiss(node)
 	w.tell("node %s is deleted", node)
 	w.do("user", http.MethodDelete, nodesPath+"/"+node, nil)
+	w.withdrawDevices("garbage-collector", node)
 	for _, pod := range w.server.List("pods") {
 		if below(pod, "spec")["nodeName"] == node {
 			w.do("garbage-collector", http.MethodDelete, pathOf(pod), nil)

@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/gather"
@@ -104,8 +105,8 @@ type program struct {
 	unsure time.Time
 }
 
-// startController starts a manager with the controllers, configured as in the program.
-func startController(s *apiserver.Server, name string, losing bool, log logr.Logger) (*program, error) {
+// startController starts a manager with the controllers, configured as in the program. Reads is set if rules can read devices.
+func startController(s *apiserver.Server, name string, losing, reads bool, log logr.Logger) (*program, error) {
 	p, sets, err := prepare(s, name, nil, ctrl.Options{
 		Logger: log, LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
@@ -114,7 +115,13 @@ func startController(s *apiserver.Server, name string, losing bool, log logr.Log
 	if err != nil {
 		return nil, err
 	}
-	if err := controller.Add(p.queues, config(losing), sets); err != nil {
+	c := config(losing)
+	if reads {
+		if c.Devices, err = devices.Add(p.queues, c.Sources, c.Grace); err != nil {
+			return nil, err
+		}
+	}
+	if err := controller.Add(p.queues, c, sets); err != nil {
 		return nil, err
 	}
 	p.run(sets)

@@ -35,6 +35,7 @@ func (w *world) reboot(name string) {
 	w.boots[name]++
 	w.tell("host %s boots: %s", name, w.bootOf(name))
 	w.do("kubelet", http.MethodPatch, nodesPath+"/"+name+"/status", object{"status": object{"nodeInfo": object{"bootID": w.bootOf(name)}}})
+	w.withdrawDevices("kubelet", name)
 	switch {
 	case w.employs(name):
 		w.report(name)

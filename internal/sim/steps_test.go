@@ -70,6 +70,9 @@ func (w *world) settle() {
 			w.publish(node)
 		}
 	}
+	if w.devices {
+		w.settleDevices()
+	}
 	if w.holder != "" && w.running(w.holder) == nil {
 		w.expireLease()
 	}
@@ -277,6 +280,13 @@ func (w *world) environment() []weighted {
 			{1, w.editRequest},
 			{usual, func() { w.setFeature(node(), w.n(2) == 0) }},
 			{usual, func() { w.drain(lossGrace) }},
+		}...)
+	}
+	if w.devices {
+		more = append(more, []weighted{
+			{usual, func() { w.publishDevices(node()) }},
+			{usual, func() { w.withdrawDevices("kubelet", node()) }},
+			{seldom, func() { w.loseSlice(node()) }},
 		}...)
 	}
 	if w.extender != nil {

@@ -10,16 +10,20 @@ type tape struct {
 	record []uint16
 	// extends is set if an extender runs: in every fourth schedule, since it takes a quarter of the time of one.
 	extends bool
+	// devices is set if DRA drivers publish devices, and a rule reads them: in every fourth schedule.
+	devices bool
 	// yields lets the programs go on before the simulator waits for them, as an operating system can that interrupts it.
 	yields bool
 }
 
 func newTape(seed uint64) *tape {
-	return &tape{random: rand.New(rand.NewPCG(seed, 0)), extends: seed%4 == 0}
+	return &tape{random: rand.New(rand.NewPCG(seed, 0)), extends: seed%4 == 0, devices: seed%4 == 2}
 }
 
 // again returns a tape that repeats choices of this one.
-func (t *tape) again(choices []uint16) *tape { return &tape{replay: choices, extends: t.extends} }
+func (t *tape) again(choices []uint16) *tape {
+	return &tape{replay: choices, extends: t.extends, devices: t.devices}
+}
 
 // n chooses a number below n.
 func (t *tape) n(n int) int {

@@ -46,6 +46,7 @@ type world struct {
 
 	sharing   bool              // publishers publish facts as NodeFeatureSets
 	contents  map[string]object // by NodeFeatureSet: its features
+	pools     map[string]int64  // by node: the generation of the pool that its driver published last
 	losing    bool              // pods require features, and nodes that lose them are tainted
 	extender  *scheduling       // nil: this schedule has none
 	extenders int               // number of extenders started so far
@@ -71,7 +72,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
 		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, silent: map[string]bool{}, replaced: map[string]bool{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
-		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{},
+		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{}, pools: map[string]int64{},
 	}
 	w.check = newChecker(w)
 	w.do("install", http.MethodPost, crdsPath, definition)
@@ -84,6 +85,9 @@ func newWorld(t *tape, log logr.Logger) *world {
 	}
 	if w.losing = w.n(3) == 2; w.losing {
 		w.requireFeatures()
+	}
+	if w.devices {
+		w.readDevices()
 	}
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
@@ -128,7 +132,7 @@ func (w *world) do(by, method, path string, body any) {
 func (w *world) boot() {
 	w.started++
 	name := fmt.Sprintf("controller-%d", w.started)
-	p, err := startController(w.server, name, w.losing, w.log.WithName(name))
+	p, err := startController(w.server, name, w.losing, w.devices, w.log.WithName(name))
 	if err != nil {
 		w.violate("start: %v", err)
 		return

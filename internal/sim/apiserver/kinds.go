@@ -3,6 +3,7 @@ package apiserver
 import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/fields"
 )
 
@@ -18,6 +19,7 @@ func Resources() []*Resource {
 		{Version: "v1", Name: "namespaces", Kind: "Namespace", Typed: func() any { return &corev1.Namespace{} }},
 		{Group: "apps", Version: "v1", Name: "deployments", Kind: "Deployment", Namespaced: true, Status: true, Generation: true},
 		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Conditional: true, Typed: func() any { return &coordinationv1.Lease{} }},
+		{Group: "resource.k8s.io", Version: "v1", Name: "resourceslices", Kind: "ResourceSlice", Generation: true, Fields: sliceFields, Typed: func() any { return &resourcev1.ResourceSlice{} }},
 		{Group: "apiextensions.k8s.io", Version: "v1", Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Status: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeatures", Kind: "NodeFeature", Namespaced: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true, Observed: true},
@@ -35,4 +37,10 @@ func podFields(o Object) fields.Set {
 	spec, _ := o["spec"].(Object)
 	status, _ := o["status"].(Object)
 	return fields.Set{"spec.nodeName": text(spec, "nodeName"), "status.phase": text(status, "phase")}
+}
+
+// sliceFields returns the fields of a ResourceSlice that can be selected.
+func sliceFields(o Object) fields.Set {
+	spec, _ := o["spec"].(Object)
+	return fields.Set{"spec.nodeName": text(spec, "nodeName"), "spec.driver": text(spec, "driver")}
 }

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/settings"
+)
+
+const (
+	slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
+	draDriver  = "gpu.example.com"
+)
+
+// devicesKey is the label with the number of a node's devices.
+const devicesKey = string(keys.Label) + " " + prefix + "gpus"
+
+// readDevices creates the rule that reads devices.
+func (w *world) readDevices() {
+	w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": "devices"}, "spec": object{"rules": []any{object{
+		"name": "gpus", "labelsTemplate": "gpus={{ len .dra.device }}",
+		"matchFeatures": []any{object{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}},
+	}}}})
+}
+
+func sliceName(node string, i int) string { return fmt.Sprintf("%s-slice-%d", node, i) }
+
+func sliceNode(slice object) string { return fmt.Sprint(below(slice, "spec")["nodeName"]) }
+
+// publishDevices publishes a new generation of the pool of a node: in one slice or two, one after the other, with up to three devices.
+func (w *world) publishDevices(node string) {
+	o := w.server.Get("nodes", "", node)
+	if o == nil {
+		return
+	}
+	w.pools[node]++
+	total, left := 1+w.n(2), w.n(4)
+	w.tell("the driver of %s publishes %d devices in %d slices", node, left, total)
+	for i := range total {
+		count := left
+		if i+1 < total {
+			count = left / 2
+		}
+		left -= count
+		list := []any{}
+		for range count {
+			list = append(list, object{"name": fmt.Sprintf("gpu-%d-%d", i, len(list))})
+		}
+		name := sliceName(node, i)
+		slice := object{
+			"metadata": object{"name": name, "ownerReferences": []any{object{"apiVersion": "v1", "kind": "Node", "name": node, "uid": below(o, "metadata")["uid"]}}},
+			"spec": object{
+				"driver": draDriver, "nodeName": node, "devices": list,
+				"pool": object{"name": node, "generation": w.pools[node], "resourceSliceCount": int64(total)},
+			},
+		}
+		if w.server.Get("resourceslices", "", name) == nil {
+			w.do("driver", http.MethodPost, slicesPath, slice)
+		} else {
+			w.do("driver", http.MethodPut, slicesPath+"/"+name, slice)
+		}
+	}
+	if name := sliceName(node, total); total == 1 && w.server.Get("resourceslices", "", name) != nil {
+		w.do("driver", http.MethodDelete, slicesPath+"/"+name, nil)
+	}
+}
+
+// withdrawDevices deletes the slices of a node, as the kubelet does while a driver restarts.
+func (w *world) withdrawDevices(by, node string) {
+	for i := range 2 {
+		if w.server.Get("resourceslices", "", sliceName(node, i)) != nil {
+			w.tell("%s deletes slice %s", by, sliceName(node, i))
+			w.do(by, http.MethodDelete, slicesPath+"/"+sliceName(node, i), nil)
+		}
+	}
+}
+
+// loseSlice deletes one slice of a node.
+func (w *world) loseSlice(node string) {
+	if name := sliceName(node, w.n(2)); w.server.Get("resourceslices", "", name) != nil {
+		w.tell("slice %s is deleted", name)
+		w.do("user", http.MethodDelete, slicesPath+"/"+name, nil)
+	}
+}
+
+// settleDevices ends what drivers do: those of some nodes publish, the others stay away.
+func (w *world) settleDevices() {
+	for _, node := range w.names() {
+		if w.n(3) > 0 {
+			w.publishDevices(node)
+		} else {
+			w.withdrawDevices("kubelet", node)
+		}
+	}
+}
+
+// pooled is what a node's pool was from a revision on, until the next one.
+type pooled struct {
+	revision int64
+	ended    time.Time // zero: it has not
+	complete bool
+	devices  int
+}
+
+// poolOf returns the states of a node's pool since the Node was created, from what the API server has stored.
+func (c *checker) poolOf(node string) []pooled {
+	stored := map[string]object{}
+	out := []pooled{{}}
+	add := func(change apiserver.Change, next pooled) {
+		last := &out[len(out)-1]
+		if last.complete == next.complete && last.devices == next.devices {
+			return
+		}
+		last.ended, next.revision = change.Time, change.Revision
+		out = append(out, next)
+	}
+	for _, change := range c.w.server.Since(0) {
+		switch change.Resource.Name {
+		case "nodes":
+			if change.Key == node && change.Type == apiserver.Added {
+				out = []pooled{{revision: change.Revision}}
+			}
+		case "resourceslices":
+			if change.New != nil && sliceNode(change.New) != node || change.New == nil && sliceNode(change.Old) != node {
+				continue
+			}
+			stored[change.Key] = change.New
+			if change.Type == apiserver.Deleted {
+				delete(stored, change.Key)
+			}
+			add(change, poolIn(stored))
+		}
+	}
+	return out
+}
+
+// poolIn returns what slices of one pool say.
+func poolIn(stored map[string]object) (p pooled) {
+	newest, total, have := int64(0), int64(0), int64(0)
+	for _, s := range stored {
+		pool := below(below(s, "spec"), "pool")
+		if g := number(pool["generation"]); g > newest {
+			newest, total, have, p.devices = g, number(pool["resourceSliceCount"]), 0, 0
+		}
+		if number(pool["generation"]) == newest {
+			devices, _ := below(s, "spec")["devices"].([]any)
+			have, p.devices = have+1, p.devices+len(devices)
+		}
+	}
+	if p.complete = have > 0 && have == total; !p.complete {
+		p.devices = 0
+	}
+	return p
+}
+
+func number(v any) int64 {
+	n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// devicesOf returns the number of devices that a node has now, if all are known.
+func (c *checker) devicesOf(node string) int {
+	states := c.poolOf(node)
+	return states[len(states)-1].devices
+}
+
+// devices checks a change of the number of a node's devices. It may go only if the process may have read a complete pool without devices, or
+// a pool that has been incomplete or gone for the grace period. It may be written if a complete pool has had that number of devices.
+func (c *checker) devices(change apiserver.Change, value string, has, removed bool) {
+	p := c.w.running(change.By)
+	if p == nil || !has && !removed {
+		return // it has crashed since, or another client has changed the label
+	}
+	from := max(p.began, p.floor["resourceslices"])
+	states := c.poolOf(change.Key)
+	var known time.Time // until when the pool was complete before
+	for i, s := range states {
+		current := s.ended.IsZero() || states[i+1].revision > from
+		switch {
+		case has && s.complete && fmt.Sprint(s.devices) == value && (current || time.Since(s.ended) < settings.DefaultRemovalGracePeriod+patience):
+			return
+		case has || !current:
+		case s.complete && s.devices == 0:
+			return
+		case !s.complete && time.Since(known) >= settings.DefaultRemovalGracePeriod:
+			return
+		}
+		if s.complete {
+			known = s.ended
+		}
+	}
+	if has {
+		c.w.violate("%s: the label with %s devices is written, and no complete pool had them", change.Key, value)
+		return
+	}
+	c.w.violate("%s: the number of devices is taken away while the last complete pool explains it", change.Key)
+}
