@@ -296,3 +296,40 @@ func TestTextsAsNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestSum adds an element of instances: of all, or not at all.
+func TestSum(t *testing.T) {
+	m := edgeMachine()
+	of := func(values ...Value) Value {
+		list := Values{}
+		for _, v := range values {
+			list = append(list, OfMap(Dict{"memory": v}))
+		}
+		return OfList(list)
+	}
+	m.features["gpu.ok"] = of(OfText("40"), OfText("-2"), OfInt(4))
+	m.features["gpu.none"] = OfList(Values{})
+	m.features["gpu.lacks"] = OfList(Values{OfMap(Dict{"memory": OfInt(1)}), OfMap(Dict{"other": OfInt(1)})})
+	m.features["gpu.text"] = of(OfText("80Gi"))
+	m.features["gpu.huge"] = of(OfInt(math.MaxInt64), OfInt(1))
+	m.features["gpu.hidden"] = of(OfMasked())
+	for text, want := range map[string]string{
+		`{@gpu.ok.sum("memory")}`:               `42`,
+		`{@gpu.ok.sum("memory")/2}`:             `21`,
+		`{@gpu.ok.len()}`:                       `3`,
+		`{@gpu.none.sum("memory")}`:             `0`,
+		`{@gpu.lacks.sum("memory")}`:            `error: column 13: instance 1 has no memory`,
+		`{@gpu.lacks.sum("memory").default(0)}`: `0`,
+		`{@gpu.text.sum("memory")}`:             `error: column 12: "80Gi" is not a number`,
+		`{@gpu.huge.sum("memory")}`:             `error: column 12: the result does not fit into 64 bits`,
+		`{@gpu.hidden.sum("memory")}`:           `error: column 14: the value is masked`,
+		`{big.sum("memory")}`:                   `error: column 6: sum needs a list of instances, not of a string`,
+		`{node.sum("memory")}`:                  `error: column 7: sum needs a list of instances`,
+		`{node.labels.sum("memory")}`:           `error: column 14: sum needs a list of instances`,
+		`{@gpu.ok.sum(1)}`:                      `refused: column 10: sum needs text, in quotes (as in @dra.device.sum("capacity.memory"))`,
+	} {
+		if got := outcome(text, Strict, m); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -33,6 +33,7 @@ var functionList = []*function{
 	{name: "num", usage: "host.num(0)", says: "a number within a string: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
 	{name: "replace", usage: `node.replace("a", "b")`, says: "the string with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
 	{name: "split", usage: `host.split("-")`, says: "the parts of a string, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
+	{name: "sum", usage: `@dra.device.sum("capacity.memory")`, says: "the sum of an element of all instances in a list", args: 1, kind: Int, onList: true, textArgs: true, run: sum},
 	{name: "trim", usage: "node.trim()", says: "the string without blanks at both ends", args: 0, kind: String, run: trim},
 	{name: "upper", usage: "node.upper()", says: "the string in upper case", args: 0, kind: String, run: upper},
 }
@@ -205,6 +206,40 @@ func join(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 }
 
 func length(_ evaluator, _ *node, x, _, _ Value) (Value, *Error) { return OfInt(int64(x.Len())), nil }
+
+// sum adds an element of each map in a list. It is missing if a map lacks it: a sum of what is known would be wrong.
+func sum(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
+	if x.kind != ListKind {
+		return Value{}, e.fail(n, "sum needs a list of instances")
+	}
+	if !e.spend(x.list.Len()) {
+		return Value{}, e.spent(n)
+	}
+	total := int64(0)
+	for i := range x.list.Len() {
+		item := x.list.At(i)
+		if item.kind != MapKind {
+			return Value{}, e.fail(n, "sum needs a list of instances, not of "+item.kind.String())
+		}
+		value, ok := item.dict.Get(y.text)
+		if !ok || value.kind == Missing {
+			return Value{}, e.missing(n, "instance "+strconv.Itoa(i)+" has no "+y.text)
+		}
+		if _, err := e.found(n, value, true); err != nil {
+			return Value{}, err
+		}
+		number, ok := value.Number()
+		if !ok {
+			return Value{}, e.fail(n, notNumber(value))
+		}
+		next, message := arithmetic(opAdd, total, number)
+		if message != "" {
+			return Value{}, e.fail(n, message)
+		}
+		total = next
+	}
+	return OfInt(total), nil
+}
 
 func toInt(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
 	number, ok := x.Number()
