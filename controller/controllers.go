@@ -208,6 +208,10 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			offer(nodesChanged, "all")
 		}
 	})
+	nodes.OnDevicesProblem(func() { offer(nodesChanged, "all") })
+	if c.Devices != nil {
+		slicesOf.Store(c.Devices)
+	}
 	if err := nodes.Watch(context.Background(), mgr.GetCache()); err != nil {
 		return err
 	}
@@ -219,7 +223,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 		},
 		func() error {
 			return rule.Add(mgr, rule.Options{
-				Rules: assembled, Stats: stats, Changed: statusChanged, Store: store,
+				Rules: assembled, Stats: stats, Changed: statusChanged, Store: store, Nodes: nodes,
 				Withholding: c.Withholding(),
 			})
 		},

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -126,4 +130,72 @@ func TestNodeThatRebootsWaitsForItsDrivers(t *testing.T) {
 	w.devicesOf("n1", 8)
 	w.labels("n1", map[string]string{"example.com/complete": "true", "example.com/gpu.count": "8"})
 	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied", "second")
+}
+
+// A cluster that does not let the controller read ResourceSlices: objects that read devices say so, and the others are not affected.
+func TestObjectsSayWhyDevicesAreUnknown(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.publish(w.namespace, "n1", "n1", M{"a": "b"}, nil)
+	groups := func(c *controller.Config) { c.Groups = true }
+	for code, part := range map[int]string{http.StatusForbidden: "cannot be read", http.StatusNotFound: "does not serve ResourceSlices"} {
+		reads := w.rule(fmt.Sprint("devices-", code), deviceRules)
+		other := w.rule(fmt.Sprint("other-", code), `{rules: [{name: r, labels: {attr: "1"}, matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: Exists}}}]}]}`)
+		group := w.group(w.namespace, fmt.Sprint("devices-", code), `[{name: r, matchFeatures: [{feature: dra.device, matchExpressions: {type: {op: Exists}}}]}]`)
+		request := &assayv1alpha1.NodeFeatureRequest{}
+		w.apply(request, fmt.Sprintf(`{metadata: {namespace: %s, name: devices-%d}, spec: {required: {matchFeatures: [{feature: dra.device, matchExpressions: {type: {op: Exists}}}]}}}`,
+			w.namespace, code))
+		var denies atomic.Bool
+		denies.Store(true)
+		m := w.startWith(&traffic{fails: func(r *http.Request) int {
+			if denies.Load() && strings.HasSuffix(r.URL.Path, "/resourceslices") {
+				return code
+			}
+			return 0
+		}}, groups)
+		w.condition(reads, nfdv1alpha1.ConditionResolved, metav1.ConditionFalse, "DevicesUnavailable", part)
+		w.condition(reads, nfdv1alpha1.ConditionReady, metav1.ConditionFalse, "DevicesUnavailable", part)
+		w.condition(reads, nfdv1alpha1.ConditionAccepted, metav1.ConditionTrue)
+		w.condition(other, nfdv1alpha1.ConditionResolved, metav1.ConditionTrue)
+		unavailable := func(list []metav1.Condition) bool {
+			c := meta.FindStatusCondition(list, nfdv1alpha1.ConditionResolved)
+			return c != nil && c.Reason == "DevicesUnavailable" && strings.Contains(c.Message, part)
+		}
+		becomes(w, group, "DevicesUnavailable", func(g *nfdv1alpha1.NodeFeatureGroup) bool { return unavailable(g.Status.Conditions) })
+		becomes(w, request, "DevicesUnavailable", func(r *assayv1alpha1.NodeFeatureRequest) bool { return unavailable(r.Status.Conditions) })
+		w.labels("n1", map[string]string{feature + "attr": "1"})
+		m.stop()
+
+		denies.Store(false)
+		m = w.start(groups)
+		w.condition(reads, nfdv1alpha1.ConditionReady, metav1.ConditionTrue)
+		becomes(w, group, "Resolved", func(g *nfdv1alpha1.NodeFeatureGroup) bool { return !unavailable(g.Status.Conditions) })
+		becomes(w, request, "Resolved", func(r *assayv1alpha1.NodeFeatureRequest) bool { return !unavailable(r.Status.Conditions) })
+		m.stop()
+		w.delete(reads)
+		w.delete(other)
+		w.delete(group)
+		w.delete(request)
+	}
+}
+
+// The devices of one driver were known, and a controller that started while another driver restarted removed the labels of the latter.
+func TestControllerThatRestartsWithOneOfTwoDriversKeepsTheLabels(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	gpus := w.devicesOf("n1", 8)
+	nic := gpus.DeepCopy()
+	nic.ObjectMeta = metav1.ObjectMeta{GenerateName: "n1-nic-"}
+	nic.Spec.Driver, nic.Spec.Pool.Name = "nic.example.com", "n1-nic"
+	testkit.Create(w, w, nic)
+	w.rule("gpus", deviceRules)
+	m := w.start()
+	all := map[string]string{"example.com/gpu.count": "8", "example.com/complete": "true"}
+	w.labels("n1", all)
+	m.stop()
+	w.delete(gpus)
+	w.rule("nics", `{rules: [{name: r, labels: {nics: "1"}, matchFeatures: [{feature: dra.device, matchExpressions: {driver.name: {op: In, value: [nic.example.com]}}}]}]}`)
+	w.start()
+	all[feature+"nics"] = "1" // a pass over the node that has read the slices
+	w.labels("n1", all)
 }

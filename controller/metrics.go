@@ -14,6 +14,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/plan"
@@ -32,7 +33,7 @@ var reportBuild = sync.OnceFunc(func() {
 func init() {
 	ctrlmetrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "assay_published_nodes", Help: "Nodes whose features a worker has published, whether or not the worker still runs.",
-	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load), nodesByReady{})
+	}, published.count), LeftOut(features.Load), Dropped(storedSets.Load), nodesByReady{}, ignoredSlices{ignoredDesc})
 }
 
 // nodesByReady counts the Nodes by the status of their condition FeaturesReady, from the cache of the manager that was started last.
@@ -104,6 +105,29 @@ func Dropped(sets func() *featuresets.Store) prometheus.Collector {
 		}
 		return 0
 	})
+}
+
+// slicesOf are the devices of the manager that was started last.
+var slicesOf atomic.Pointer[devices.Devices]
+
+// ignoredSlices is the metric of ResourceSlices that no rule reads.
+type ignoredSlices struct{ desc *prometheus.Desc }
+
+var ignoredDesc = prometheus.NewDesc("assay_resourceslices_ignored",
+	"ResourceSlices that no rule reads, by reason: SeveralNodes, Driver, OldGeneration or TooMany. Absent until a rule reads devices.", []string{"reason"}, nil)
+
+// Describe implements prometheus.Collector.
+func (i ignoredSlices) Describe(to chan<- *prometheus.Desc) { to <- i.desc }
+
+// Collect implements prometheus.Collector.
+func (i ignoredSlices) Collect(to chan<- prometheus.Metric) {
+	d := slicesOf.Load()
+	if d == nil || !d.Read() {
+		return
+	}
+	for reason, n := range d.Ignored() {
+		to <- prometheus.MustNewConstMetric(i.desc, prometheus.GaugeValue, float64(n), reason)
+	}
 }
 
 // published counts the nodes that workers have published, from the cache of the manager that was started last.

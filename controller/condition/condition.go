@@ -91,6 +91,25 @@ func Announce(events record.EventRecorder, object runtime.Object, before, after 
 	}
 }
 
+// reasonDevices is the reason of Resolved if an object reads devices of DRA drivers that are unknown.
+const reasonDevices = "DevicesUnavailable"
+
+// Devices sets Resolved and Ready of an object that reads devices of DRA drivers, and that is accepted, if they cannot be read because of
+// a problem. It is called after Reviewed or Assembled, and with an empty problem otherwise. Own is set if the object has Resolved for
+// other reasons too. The object is not stalled: the devices may be available later, and everything else that it says is evaluated.
+func (l List) Devices(problem string, own bool) {
+	now := meta.FindStatusCondition(*l.to, nfdv1alpha1.ConditionResolved)
+	switch {
+	case problem != "" && (!own || now == nil || now.Status == metav1.ConditionTrue):
+		l.SetIf(nfdv1alpha1.ConditionResolved, false, reasonDevices, "the features dra.* are unknown: "+problem)
+	case problem == "" && !own:
+		l.Remove(nfdv1alpha1.ConditionResolved)
+	default:
+		return
+	}
+	l.ready(meta.FindStatusCondition(*l.to, nfdv1alpha1.ConditionStalled) != nil)
+}
+
 // Assembled sets Accepted, Resolved, Ready and Stalled of an object with rules.
 func (l List) Assembled(o *assembly.Object) {
 	switch {

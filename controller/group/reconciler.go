@@ -65,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	p := r.compiled(&obj)
-	want := status(&obj, p, p.members(r.opt.Nodes.All()))
+	want := status(&obj, p, p.members(r.opt.Nodes.All()), r.opt.Nodes.DevicesProblem(p.rules.Reads()))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}
@@ -112,7 +112,7 @@ func (p *program) members(nodes []*inputs.State) []string {
 }
 
 // status returns the desired status of a group.
-func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfdv1alpha1.NodeFeatureGroupStatus {
+func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string, devices string) nfdv1alpha1.NodeFeatureGroupStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.Count = ptr.To(int32(len(members)))
@@ -124,7 +124,9 @@ func status(obj *nfdv1alpha1.NodeFeatureGroup, p *program, members []string) nfd
 	if len(members) > maxNodes {
 		message = fmt.Sprintf("the list is cut at %d names", maxNodes)
 	}
-	condition.Of(&s.Conditions, obj.Generation).Reviewed(p.errors, p.warnings, message)
+	c := condition.Of(&s.Conditions, obj.Generation)
+	c.Reviewed(p.errors, p.warnings, message)
+	c.Devices(devices, false)
 	return s
 }
 

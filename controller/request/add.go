@@ -69,7 +69,8 @@ type Reconciler struct {
 	known  review.Known
 	rule   func(name string) *assembly.Object // returns what materializes a request; nil: requests are not materialized
 
-	enabled func(namespace string) bool // reports whether nodes may be tainted because of the pods of a namespace
+	devices func(features []string) string // see inputs.Nodes.DevicesProblem
+	enabled func(namespace string) bool    // reports whether nodes may be tainted because of the pods of a namespace
 }
 
 // Add registers the controllers. They watch:
@@ -95,6 +96,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		}
 		change()
 	})
+	opt.Nodes.OnDevicesProblem(change)
 	follower := follow.New(view, opt.Nodes, follow.Options{Rules: opt.Rules, OnChange: func(node string) {
 		watch.touch(node)
 		change()
@@ -118,7 +120,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client: mgr.GetClient(), events: recorder(mgr), view: view,
 		known:   review.Known{Rules: opt.Rules.Options(), IDs: opt.IDs, Withholding: opt.Withholding},
-		enabled: watch.responses.allows,
+		enabled: watch.responses.allows, devices: opt.Nodes.DevicesProblem,
 	}
 	if opt.Materialized != nil && opt.Materialized.Materializes() {
 		r.rule = opt.Materialized.Object

@@ -124,6 +124,7 @@ func (r *Reconciler) report(s *assayv1alpha1.RequestStatus, generation int64, fo
 	s.ObservedGeneration = generation
 	c := condition.Of(&s.Conditions, generation)
 	c.Reviewed(found.Errors, found.Warnings, "")
+	c.Devices(r.devices(found.Requirements.Reads()), false)
 	if found.Requirements == nil {
 		s.MatchingNodes, s.SampleNodes = nil, nil
 		c.Set(assayv1alpha1.ConditionSatisfiable, metav1.ConditionUnknown, "Invalid", "the requirements are invalid: see the condition Accepted")

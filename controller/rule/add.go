@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Changed <-chan event.GenericEvent
 	// Withholding configures which outputs are not written.
 	Withholding rules.Withholding
+	// Nodes know whether the devices of DRA drivers can be read.
+	Nodes *inputs.Nodes
 	// Store persists the last good result of objects that cannot be resolved now.
 	Store *provenance.Store
 }
@@ -47,6 +50,7 @@ type Options struct {
 //
 //   - NodeFeatureRules: creation and deletion.
 //   - the results of compiling them.
+//   - whether the devices of DRA drivers can be read.
 //   - Stats: the outputs of rules on nodes have changed.
 func Add(mgr ctrl.Manager, opt Options) error {
 	assembled := make(chan event.GenericEvent, statusBuffer)
@@ -56,7 +60,15 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		default: // a standby, which writes no status; a new leader compares all of them
 		}
 	})
+	devices := make(chan event.GenericEvent, 1)
+	opt.Nodes.OnDevicesProblem(func() {
+		select {
+		case devices <- event.GenericEvent{Object: &nfdv1alpha1.NodeFeatureRule{}}:
+		default: // an event is already waiting
+		}
+	})
 	s := &reporter{
+		devices:     opt.Nodes.DevicesProblem,
 		client:      mgr.GetClient(),
 		cache:       mgr.GetCache(),
 		events:      mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
@@ -71,7 +83,20 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(opt.Changed, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
 		WatchesRawSource(source.Channel(assembled, enqueue{}, source.WithBufferSize[client.Object, reconcile.Request](statusBuffer))).
+		WatchesRawSource(source.Channel(devices, handler.EnqueueRequestsFromMapFunc(s.all))).
 		Complete(reconcile.Func(s.Reconcile))
+}
+
+// all returns all objects.
+func (s *reporter) all(ctx context.Context, _ client.Object) (out []reconcile.Request) {
+	var list nfdv1alpha1.NodeFeatureRuleList
+	if err := s.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // only before the cache has started; every object is enqueued then anyway
+	}
+	for i := range list.Items {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
 }
 
 // enqueue adds an object to the queue after a delay: nodes report one after another, and one write of the status after all of them

@@ -37,6 +37,7 @@ type reporter struct {
 	keeper keeper
 
 	withholding rules.Withholding
+	devices     func(features []string) string // see inputs.Nodes.DevicesProblem
 
 	said sync.Map // by UID and condition: what was reported in an Event
 }
@@ -64,7 +65,7 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if !s.stats.Complete(ctx, s.cache) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
 	}
-	want := status(&obj, known, s.stats.Summary(obj.Name), s.withholding.Of(known.Set))
+	want := status(&obj, known, s.stats.Summary(obj.Name), s.withholding.Of(known.Set), s.problem(known))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}
@@ -75,8 +76,16 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
+// problem returns why the devices that the rules of an object read cannot be read; empty: they can, or there are none.
+func (s *reporter) problem(o *assembly.Object) string {
+	if o.Set == nil {
+		return ""
+	}
+	return s.devices(o.Set.Reads())
+}
+
 // status returns the desired status of an object. It is a pure function; transition times are kept.
-func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulestats.Summary, withheld []rules.Withheld) nfdv1alpha1.NodeFeatureRuleStatus {
+func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulestats.Summary, withheld []rules.Withheld, devices string) nfdv1alpha1.NodeFeatureRuleStatus {
 	s := *obj.Status.DeepCopy()
 	s.ObservedGeneration = obj.Generation
 	s.MatchedNodes = ptr.To(sum.Matched)
@@ -84,6 +93,7 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 	s.Origins = known.Origins[:min(len(known.Origins), maxOrigins)]
 	c := condition.Of(&s.Conditions, obj.Generation)
 	c.Assembled(known)
+	c.Devices(devices, true)
 	if sum.Failing == 0 {
 		c.SetIf(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
 	} else {

@@ -58,6 +58,20 @@ type Requirements struct {
 	StaleOrigin string
 }
 
+// Reads returns the features that the requirements and preferences read, some of them more than once.
+func (r *Requirements) Reads() (out []string) {
+	if r == nil {
+		return nil
+	}
+	for _, q := range r.Required {
+		out = append(out, q.Reads()...)
+	}
+	for _, p := range r.Preferred {
+		out = append(out, p.Reads()...)
+	}
+	return out
+}
+
 // Compile compiles the requirements and preferences of one object. Paths in the report begin with path. It returns nil if there are
 // errors.
 func Compile(spec *Spec, path *field.Path, origin string, opt rules.Options) (*Requirements, *rules.Report) {

@@ -47,12 +47,15 @@ type Options struct {
 type Devices struct {
 	opt     Options
 	changed []func(node string)
+	failed  []func()
 	needed  chan struct{} // closed by Need
 	once    sync.Once
 
 	mu     sync.Mutex
 	since  time.Time              // of Need
 	absent bool                   // the cluster does not serve ResourceSlices
+	why    string                 // see Problem
+	ignore map[string]string      // by name of a slice that no rule reads: why
 	synced bool                   // every slice has been read once
 	slices map[string]placed      // by name
 	nodes  map[string]*remembered // by name
@@ -102,7 +105,41 @@ func New(opt Options) *Devices {
 	if opt.Counts == nil {
 		opt.Counts = func(string) bool { return true }
 	}
-	return &Devices{opt: opt, needed: make(chan struct{}), slices: map[string]placed{}, nodes: map[string]*remembered{}}
+	return &Devices{opt: opt, needed: make(chan struct{}), slices: map[string]placed{}, nodes: map[string]*remembered{}, ignore: map[string]string{}}
+}
+
+// OnProblem registers f, which is called after Problem has changed. It must return quickly.
+func (d *Devices) OnProblem(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failed = append(d.failed, f)
+}
+
+// Problem returns why the devices that one of the features comes from cannot be read; empty: they can, or none does.
+func (d *Devices) Problem(features []string) string {
+	if d == nil || !slices.ContainsFunc(features, facts.IsDevices) {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.why
+}
+
+// setProblem stores the result of served.
+func (d *Devices) setProblem(err error, absent bool) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	d.mu.Lock()
+	changed, failed := d.why != why, d.failed
+	d.why, d.absent = why, absent
+	d.mu.Unlock()
+	if changed {
+		for _, f := range failed {
+			f()
+		}
+	}
 }
 
 // OnChange registers f, which is called with a node after each change of its slices. It must return quickly.
@@ -138,13 +175,13 @@ func (d *Devices) Start(ctx context.Context) error {
 	log := logf.FromContext(ctx).WithName("devices")
 	for logged := ""; ; {
 		err, absent := d.served(ctx)
-		d.mu.Lock()
-		d.absent = absent
-		d.mu.Unlock()
-		if err == nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if d.setProblem(err, absent); err == nil {
 			break
 		}
-		if ctx.Err() == nil && err.Error() != logged {
+		if err.Error() != logged {
 			logged = err.Error()
 			log.Info("Cannot read ResourceSlices: the features dra.device and dra.driver are absent", "error", logged)
 		}
@@ -166,9 +203,9 @@ func (d *Devices) served(ctx context.Context) (err error, absent bool) {
 	err = d.opt.Client.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster does not serve ResourceSlices of %s: %w", resourcev1.SchemeGroupVersion, err), true
+		return fmt.Errorf("the cluster does not serve ResourceSlices of %s, which Kubernetes 1.34 and newer have", resourcev1.SchemeGroupVersion), true
 	case apierrors.IsForbidden(err):
-		return err, false
+		return fmt.Errorf("ResourceSlices cannot be read: %w", err), false
 	}
 	return nil, false
 }
@@ -226,6 +263,11 @@ func (d *Devices) Replace(objects []any, _ string) error {
 			}
 		}
 	}
+	for name := range d.ignore {
+		if !listed[name] {
+			delete(d.ignore, name)
+		}
+	}
 	for name := range d.slices {
 		if !listed[name] {
 			for _, node := range d.drop(name) {
@@ -250,22 +292,34 @@ func (d *Devices) Resync() error { return nil }
 // put stores a slice and returns the nodes that it described and describes.
 func (d *Devices) put(s *resourcev1.ResourceSlice) (changed []string) {
 	slice, node := resourceslice.Of(s, nodefeature.Interner())
-	if node == "" || !d.opt.Counts(slice.Driver) {
-		return d.drop(s.Name)
+	switch {
+	case node == "":
+		d.ignore[s.Name] = IgnoredShared
+		return d.remove(s.Name)
+	case !d.opt.Counts(slice.Driver):
+		d.ignore[s.Name] = IgnoredDriver
+		return d.remove(s.Name)
 	}
+	delete(d.ignore, s.Name)
 	if before, ok := d.slices[s.Name]; ok {
 		if before.node == node && before.slice == slice {
 			d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
 			return nil
 		}
-		changed = d.drop(s.Name)
+		changed = d.remove(s.Name)
 	}
 	d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
 	d.of(node).slices[s.Name] = slice
 	return append(changed, node)
 }
 
+// drop forgets a slice that was deleted, and returns the node that it described.
 func (d *Devices) drop(name string) []string {
+	delete(d.ignore, name)
+	return d.remove(name)
+}
+
+func (d *Devices) remove(name string) []string {
 	before, ok := d.slices[name]
 	if !ok {
 		return nil
@@ -376,6 +430,55 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	}
 	s.Facts = m.facts
 	return s
+}
+
+// Read reports whether the ResourceSlices were read.
+func (d *Devices) Read() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.synced
+}
+
+// Reasons why no rule reads a ResourceSlice.
+const (
+	IgnoredShared     = "SeveralNodes"  // it describes devices that several nodes reach
+	IgnoredDriver     = "Driver"        // the settings exclude its driver
+	IgnoredGeneration = "OldGeneration" // there are slices of a newer generation of its pool
+	IgnoredLimit      = "TooMany"       // its pool is complete, and the node would have more than facts.MaxDevices
+)
+
+// Ignored returns the number of ResourceSlices that no rule reads, by reason.
+func (d *Devices) Ignored() map[string]int {
+	out := map[string]int{IgnoredShared: 0, IgnoredDriver: 0, IgnoredGeneration: 0, IgnoredLimit: 0}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, why := range d.ignore {
+		out[why]++
+	}
+	for _, m := range d.nodes {
+		list := m.sorted()
+		for _, p := range facts.Pools(list) {
+			newest, have, total := int64(0), 0, int64(0)
+			for _, s := range list {
+				if s.Driver != p.Driver || s.Pool != p.Name {
+					continue
+				}
+				switch {
+				case s.Generation > newest || have == 0:
+					out[IgnoredGeneration] += have
+					newest, have, total = s.Generation, 1, s.Total
+				case s.Generation < newest:
+					out[IgnoredGeneration]++
+				default:
+					have++
+				}
+			}
+			if !p.Complete && int64(have) == total {
+				out[IgnoredLimit] += have
+			}
+		}
+	}
+	return out
 }
 
 // ErrStale is returned if the API server has other slices than those in memory.

@@ -176,6 +176,16 @@ func (n *Nodes) OnDevices(f func(node string)) {
 	}
 }
 
+// DevicesProblem returns why the devices that one of the features comes from cannot be read; empty: they can, or none does.
+func (n *Nodes) DevicesProblem(features []string) string { return n.opt.Devices.Problem(features) }
+
+// OnDevicesProblem registers f, which is called after the result of DevicesProblem may have changed.
+func (n *Nodes) OnDevicesProblem(f func()) {
+	if n.opt.Devices != nil {
+		n.opt.Devices.OnProblem(f)
+	}
+}
+
 // hold adds the features of a deleted worker's object, as long as they count.
 func (n *Nodes) hold(m *memory, s *State) {
 	last := n.takeLast(m)
