@@ -69,7 +69,7 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		if node, err = objectName(args[0], nodeKinds...); err != nil {
 			return err
 		}
-		w, err := f.load(cmd.Context(), want{node: node, nodes: true, features: true})
+		w, err := f.load(cmd.Context(), want{node: node, nodes: true, features: true, devices: true})
 		if err != nil {
 			return err
 		}

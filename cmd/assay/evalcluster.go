@@ -18,7 +18,7 @@ import (
 // onCluster evaluates rules for nodes of a cluster.
 func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	one := f.nodes == "" && f.selector == ""
-	look := want{nodes: true, features: true, rules: len(f.rules) == 0, selector: f.selector}
+	look := want{nodes: true, features: true, rules: len(f.rules) == 0, devices: len(f.rules) > 0, selector: f.selector}
 	if one {
 		look.node = f.node
 	}

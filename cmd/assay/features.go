@@ -44,7 +44,7 @@ Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.de
 }
 
 func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true})
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true})
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (f *imageCheckFlags) targets(cmd *cobra.Command) ([]target, rules.Options, 
 		in := localInput(s.Gather(cluster.DefaultNamespace), name, report)
 		return []target{{name, in, true, platform{os: runtime.GOOS, architecture: runtime.GOARCH}}}, s.Rules(), nil
 	}
-	w, err := f.load(cmd.Context(), want{node: f.node, nodes: true, features: true, selector: f.selector})
+	w, err := f.load(cmd.Context(), want{node: f.node, nodes: true, features: true, devices: true, selector: f.selector})
 	if err != nil {
 		return nil, rules.Options{}, err
 	}

@@ -156,7 +156,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	ctx := cmd.Context()
 	w := newWorld(s, f.connect.Installation(ctx, c))
 	w.kept = c
-	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, rules: true}, io.Discard); err != nil {
+	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, devices: true, rules: true}, io.Discard); err != nil {
 		return err
 	}
 	claimed, err := c.ClaimedResources(ctx)

@@ -50,7 +50,7 @@ instances or elements).`,
 }
 
 func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, selector: f.selector})
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true, selector: f.selector})
 	if err != nil {
 		return err
 	}

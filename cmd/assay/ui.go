@@ -146,7 +146,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 // readAll reads the cluster, the files or this machine.
 func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 	if !f.local {
-		return f.load(ctx, want{nodes: true, features: true, rules: true})
+		return f.load(ctx, want{nodes: true, features: true, devices: true, rules: true})
 	}
 	w, err := f.empty()
 	if err != nil {

@@ -87,7 +87,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 			return err
 		}
 	}
-	world, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	world, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true, rules: true})
 	if err != nil {
 		return err
 	}

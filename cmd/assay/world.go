@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +75,8 @@ type want struct {
 	node                   string // empty: all nodes
 	selector               string // label selector of Nodes
 	nodes, features, rules bool
+	// devices reads the devices of DRA drivers although no rule of the cluster reads them.
+	devices bool
 }
 
 // newWorld returns a world without objects. Own is Assay's namespace.
@@ -306,17 +310,39 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 				w.objects.Published = append(w.objects.Published, list[i].Published())
 			}
 		}
-		w.objects.Slices, err = c.ResourceSlices(ctx, want.node)
-		switch {
-		case cluster.IsForbidden(err):
-			fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printable(err.Error()))
-		case err != nil:
+	}
+	if want.rules {
+		if err := w.readRules(ctx, c); err != nil {
 			return err
 		}
 	}
-	if !want.rules {
+	if !want.features || !want.devices && !w.readDevices() {
 		return nil
 	}
+	var err error
+	w.objects.Slices, err = c.ResourceSlices(ctx, want.node)
+	if cluster.IsForbidden(err) {
+		fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printable(err.Error()))
+		return nil
+	}
+	return err
+}
+
+// readDevices reports whether a rule may read the devices of DRA drivers. Rules in Secrets and ConfigMaps are not known yet, and may.
+func (w *world) readDevices() bool {
+	specs := slices.Collect(maps.Values(w.templates))
+	for _, list := range [][]nfdv1alpha1.NodeFeatureRule{w.rules, w.builtIn} {
+		for i := range list {
+			specs = append(specs, &list[i].Spec)
+		}
+	}
+	return slices.ContainsFunc(specs, func(spec *nfdv1alpha1.NodeFeatureRuleSpec) bool {
+		text, err := json.Marshal(spec)
+		return err != nil || strings.Contains(strings.ToLower(string(text)), "dra.") || strings.Contains(string(text), "KeyRef\":")
+	})
+}
+
+func (w *world) readRules(ctx context.Context, c *cluster.Client) error {
 	var err error
 	if w.rules, err = c.Rules(ctx); err != nil {
 		return err
