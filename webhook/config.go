@@ -71,7 +71,7 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 	write := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	rules := hook("rules.assay.dev", o, rulesPolicy,
 		on(write, nfdv1alpha1.GroupName, "nodefeaturerules", "nodefeaturegroups"),
-		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates", "nodefeaturerequests", "nodefeatureschedulingpolicies"))
+		on(write, assayv1alpha1.GroupName, "nodefeatureruletemplates", "nodefeaturerequests", "nodefeatureschedulingpolicies", "nodebaselines"))
 	// Labels, annotations and finalizers can be changed without a review: cleanup must not depend on the webhook.
 	rules.MatchConditions = []admissionregistrationv1.MatchCondition{specChanged}
 	features := hook(featuresHook, o, admissionregistrationv1.Ignore,

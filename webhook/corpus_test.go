@@ -49,7 +49,7 @@ func newServer(t testing.TB, change func(*webhook.Options)) *webhook.Server {
 var resources = map[string]string{
 	"NodeFeature": "nodefeatures", "NodeFeatureRule": "nodefeaturerules", "NodeFeatureGroup": "nodefeaturegroups",
 	"NodeFeatureRuleTemplate": "nodefeatureruletemplates", "NodeFeatureRequest": "nodefeaturerequests",
-	"NodeFeatureSchedulingPolicy": "nodefeatureschedulingpolicies",
+	"NodeFeatureSchedulingPolicy": "nodefeatureschedulingpolicies", "NodeBaseline": "nodebaselines",
 }
 
 // request returns the request that the API server sends when an object is created.

@@ -84,6 +84,7 @@ var objects = map[resource]func() any{
 	{assayv1alpha1.GroupName, "nodefeatureruletemplates"}:      newOf[assayv1alpha1.NodeFeatureRuleTemplate],
 	{assayv1alpha1.GroupName, "nodefeaturerequests"}:           newOf[assayv1alpha1.NodeFeatureRequest],
 	{assayv1alpha1.GroupName, "nodefeatureschedulingpolicies"}: newOf[assayv1alpha1.NodeFeatureSchedulingPolicy],
+	{assayv1alpha1.GroupName, "nodebaselines"}:                 newOf[assayv1alpha1.NodeBaseline],
 }
 
 // decodeOne decodes an object, or returns nil if there is none.

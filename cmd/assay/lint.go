@@ -47,8 +47,8 @@ func newLint() *cobra.Command {
 		Long: `Check rules and features for errors, and show the line and what to write instead.
 
 It reads NodeFeatureRules, NodeFeatureRuleTemplates, NodeFeatures, NodeFeatureGroups, NodeFeatureRequests,
-NodeFeatureSchedulingPolicies, configurations of the worker and the controller, ConfigMaps with these, and the annotations
-by which pods and workloads require features. It skips other objects and names them. Errors are what the cluster rejects or drops,
+NodeFeatureSchedulingPolicies, NodeBaselines, configurations of the worker and the controller, ConfigMaps with these, and the
+annotations by which pods and workloads require features. It skips other objects and names them. Errors are what the cluster rejects or drops,
 such as the first of two equal keys. Programs do not start with configurations that have errors, and do not load them later.
 Warnings mark objects that are valid but probably not what you meant. Bases are read from the files, and templates of a base's name among them.
 

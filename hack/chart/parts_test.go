@@ -284,6 +284,7 @@ func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 		for resource, group := range map[string]string{
 			"nodefeaturerules": "nfd.k8s-sigs.io", "nodefeaturegroups": "nfd.k8s-sigs.io",
 			"nodefeatureruletemplates": "assay.dev", "nodefeaturerequests": "assay.dev", "nodefeatureschedulingpolicies": "assay.dev",
+			"nodebaselines": "assay.dev",
 		} {
 			if !may(role, group, resource, "get") || !may(role, group, resource, "watch") {
 				t.Errorf("%s may not read %s", role, resource)

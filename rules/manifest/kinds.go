@@ -22,6 +22,7 @@ const (
 	KindPolicy   = "NodeFeatureSchedulingPolicy"
 	KindSet      = "NodeFeatureSet"
 	KindShape    = "NodeShape"
+	KindBaseline = "NodeBaseline"
 )
 
 var (
@@ -42,10 +43,11 @@ var kinds = map[string]struct {
 	KindPolicy:   {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSchedulingPolicy]()},
 	KindSet:      {assayVersion, reflect.TypeFor[assayv1alpha1.NodeFeatureSet]()},
 	KindShape:    {assayVersion, reflect.TypeFor[assayv1alpha1.NodeShape]()},
+	KindBaseline: {assayVersion, reflect.TypeFor[assayv1alpha1.NodeBaseline]()},
 }
 
 // clusterScoped are the kinds whose objects are in no namespace.
-var clusterScoped = map[string]bool{KindRule: true, KindTemplate: true, KindPolicy: true, KindShape: true}
+var clusterScoped = map[string]bool{KindRule: true, KindTemplate: true, KindPolicy: true, KindShape: true, KindBaseline: true}
 
 // openShiftGroup is the API group of NFD's kinds in OpenShift's NFD operator.
 const openShiftGroup = "nfd.openshift.io/"

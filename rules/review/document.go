@@ -31,6 +31,8 @@ func Read(d *manifest.Document) (object any, shape []manifest.Problem) {
 		object = &assayv1alpha1.NodeFeatureSet{}
 	case manifest.KindShape:
 		object = &assayv1alpha1.NodeShape{}
+	case manifest.KindBaseline:
+		object = &assayv1alpha1.NodeBaseline{}
 	default:
 		return nil, nil
 	}

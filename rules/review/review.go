@@ -14,6 +14,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/lint"
@@ -66,6 +67,8 @@ type Findings struct {
 	// Requirements are the compiled requirements of a request, a policy or a pod. They are nil if there are none, or if there are
 	// errors.
 	Requirements *requirements.Requirements
+	// Baseline is a compiled NodeBaseline. It is nil for other kinds, or if there are errors.
+	Baseline *baseline.Baseline
 
 	places map[int]int // index of a rule in the object -> index in Set; nil: the indexes are equal
 }
@@ -101,6 +104,8 @@ func Review(object any, known Known) Findings {
 		return known.request(o)
 	case *assayv1alpha1.NodeFeatureSchedulingPolicy:
 		return known.policy(o)
+	case *assayv1alpha1.NodeBaseline:
+		return known.baseline(o)
 	case *assayv1alpha1.NodeFeatureSet, *assayv1alpha1.NodeShape:
 		return Findings{} // programs write them: the API server checks their schema
 	case *Pods:

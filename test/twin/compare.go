@@ -334,6 +334,7 @@ func post(ctx context.Context, url string, body []byte, into any) error {
 var leakPaths = []string{
 	nodesPath, rulesPath, "/api/v1/events", "/api/v1/configmaps", "/apis/" + nfdv1alpha1.GroupName + "/v1alpha1/nodefeaturegroups",
 	"/apis/" + assayv1alpha1.GroupName + "/v1alpha1/nodeshapes",
+	"/apis/" + assayv1alpha1.GroupName + "/v1alpha1/nodebaselines",
 }
 
 // leaks searches Nodes, Events, status, metrics and logs for masked values.

@@ -20,6 +20,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		&NodeFeatureSchedulingPolicy{}, &NodeFeatureSchedulingPolicyList{},
 		&NodeFeatureSet{}, &NodeFeatureSetList{},
 		&NodeShape{}, &NodeShapeList{},
+		&NodeBaseline{}, &NodeBaselineList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

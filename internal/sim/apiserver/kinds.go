@@ -27,6 +27,7 @@ func Resources() []*Resource {
 		{Group: assay, Version: "v1alpha1", Name: "nodefeatureruletemplates", Kind: "NodeFeatureRuleTemplate", Status: true, Generation: true, Observed: true},
 		{Group: assay, Version: "v1alpha1", Name: "nodefeaturesets", Kind: "NodeFeatureSet", Namespaced: true, Status: true, Generation: true, Immutable: true},
 		{Group: assay, Version: "v1alpha1", Name: "nodeshapes", Kind: "NodeShape", Status: true, Generation: true},
+		{Group: assay, Version: "v1alpha1", Name: "nodebaselines", Kind: "NodeBaseline", Status: true, Generation: true, Observed: true},
 		{Group: assay, Version: "v1alpha1", Name: "nodefeaturerequests", Kind: "NodeFeatureRequest", Namespaced: true, Status: true, Generation: true, Observed: true},
 		{Group: assay, Version: "v1alpha1", Name: "nodefeatureschedulingpolicies", Kind: "NodeFeatureSchedulingPolicy", Namespaced: false, Status: true, Generation: true, Observed: true},
 	}
