@@ -70,8 +70,8 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 		return e.sorted(), nil // other checks would only report consequences
 	}
 	checks := []func(context.Context) error{
-		e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.webhook, e.rules, e.holds, e.writes, e.notReady, e.requests, e.policies,
-		e.schedulers, e.topology,
+		e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.webhook, e.selectors, e.rules, e.claims, e.holds, e.writes, e.notReady,
+		e.requests, e.policies, e.schedulers, e.topology,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {

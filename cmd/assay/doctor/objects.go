@@ -10,8 +10,9 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // The conditions of rule objects that indicate problems, with the text to report.
@@ -63,6 +64,32 @@ func (e *examination) rules(ctx context.Context) error {
 		}
 	}
 	e.ok("rules", "%d of %s are evaluated", fine, clip.Count(len(list), "NodeFeatureRule"))
+	return nil
+}
+
+// claims reports rules that write an extended resource which a DeviceClass claims, as the webhook does when such a rule is applied: the class
+// can be younger than the rule.
+func (e *examination) claims(ctx context.Context) error {
+	classes, err := e.c.ClaimedResources(ctx)
+	if err != nil || len(classes) == 0 {
+		return err
+	}
+	list, err := e.c.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	names := keys.Policy{}
+	for i := range list {
+		for _, rule := range list[i].Spec.Rules {
+			for _, resource := range facts.SortedKeys(rule.ExtendedResources) {
+				if class := classes[names.Qualify(resource)]; class != "" {
+					e.report("rules", Warning, fmt.Sprintf("NodeFeatureRule %s writes the extended resource %s, which DeviceClass %s claims: "+
+						"on nodes that have it from the rule, pods that request it get no device of the class", list[i].Name, resource, class),
+						"Use another name in the rule")
+				}
+			}
+		}
+	}
 	return nil
 }
 

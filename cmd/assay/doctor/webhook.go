@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/serving"
 )
 
 // rulesHook is the name of the webhook that reviews rules.
@@ -101,6 +103,30 @@ func (e *examination) early(ctx context.Context, deployments []*appsv1.Deploymen
 	}
 	e.report("webhook", Warning, fmt.Sprintf("no MutatingWebhookConfiguration has the webhook %s: of an invalid object users may see only the first error "+
 		"of the schema", earlyHook), "Run helm upgrade: the installation creates the configuration, and the webhook fills it")
+	return nil
+}
+
+// selectors checks the webhook that adds labels of requests to node selectors, where the installation uses one.
+func (e *examination) selectors(ctx context.Context) error {
+	configs, err := e.c.MutatingWebhooks(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(configs, func(c admissionregistrationv1.MutatingWebhookConfiguration) bool { return c.Name == serving.Webhook })
+	if i < 0 {
+		return nil
+	}
+	name, deployments := "MutatingWebhookConfiguration "+serving.Webhook, e.part("webhook")
+	if hooks := configs[i].Webhooks; len(hooks) > 0 {
+		e.authority(ctx, name, &hooks[0].ClientConfig, deployments)
+		return nil
+	}
+	fix := "Install the webhook, which fills it: upgrade the release with webhook.enabled=true"
+	if len(deployments) > 0 {
+		fix = fmt.Sprintf("The webhook fills it once it answers: kubectl -n %s logs deployment/%s", deployments[0].Namespace, deployments[0].Name)
+	}
+	e.report("scheduling", Error, fmt.Sprintf("%s is empty: pods, DaemonSets and Jobs with the label %s get no node selector, and may be placed on any node",
+		name, assayv1alpha1.FeatureRequestLabel), fix)
 	return nil
 }
 

@@ -7,7 +7,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -17,8 +20,9 @@ const (
 	// leaseLate is the age after which a Lease is considered abandoned. kube-scheduler renews its Lease within 10 s.
 	leaseLate = time.Minute
 	// policy and webhook are the names of what adds labels of requests to node selectors.
-	policy  = "assay-feature-request"
-	webhook = "assay-feature-requests"
+	policy = "assay-feature-request"
+	// Webhook is the name of the MutatingWebhookConfiguration.
+	Webhook = "assay-feature-requests"
 )
 
 // Load returns what the cluster has for pods that require features, except for schedulers.
@@ -36,12 +40,15 @@ func Load(ctx context.Context, c *cluster.Client) (*Installed, error) {
 		return nil, err
 	}
 	for i := range configs {
-		if configs[i].Name == webhook && len(configs[i].Webhooks) > 0 {
-			out.Webhook = webhook
+		if configs[i].Name == Webhook && len(configs[i].Webhooks) > 0 {
+			out.Webhook = Webhook
 		}
 	}
 	list, err := c.Rules(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if out.Policies, err = selecting(ctx, c); err != nil {
 		return nil, err
 	}
 	names := keys.Policy{}
@@ -53,6 +60,26 @@ func Load(ctx context.Context, c *cluster.Client) (*Installed, error) {
 		}
 	}
 	return out, nil
+}
+
+// selecting returns a function that returns the policies that select a pod, or nil if there are none.
+func selecting(ctx context.Context, c *cluster.Client) (func(string, map[string]string) []*requirements.Policy, error) {
+	list, err := c.Policies(ctx)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	namespaces, err := c.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := podrequirements.New(rules.Options{})
+	for i := range list {
+		known.PutPolicy(&list[i])
+	}
+	for i := range namespaces {
+		known.PutNamespace(namespaces[i].Name, namespaces[i].Labels)
+	}
+	return known.Policies, nil
 }
 
 // SecondScheduler reports whether the second scheduler holds its Lease in a namespace.

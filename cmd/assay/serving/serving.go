@@ -21,11 +21,13 @@ type Installed struct {
 	Scheduler string
 	// RuleLabels are the labels that rules write on Nodes.
 	RuleLabels map[string]bool
+	// Policies returns the NodeFeatureSchedulingPolicies that select a pod; nil: there are none.
+	Policies func(namespace string, labels map[string]string) []*requirements.Policy
 }
 
 // Way is what makes the scheduler respect one part of a pod's requirements.
 type Way struct {
-	// Part is the part: an annotation or a NodeFeatureRequest.
+	// Part is the part: an annotation, a NodeFeatureRequest or a NodeFeatureSchedulingPolicy.
 	Part string `json:"part"`
 	// By is the way, with what wrote it. It is empty if nothing serves the part.
 	By string `json:"by,omitempty"`
@@ -49,7 +51,7 @@ func (w *Way) String() string {
 	return out + "not served: " + w.Problem
 }
 
-// Of returns the ways of the requirements of a pod, and none if it has no requirements of its own. find returns the NodeFeatureRequest
+// Of returns the ways of the requirements of a pod, and none if it has no requirements. find returns the NodeFeatureRequest
 // of that name in the namespace of the pod, nil if it does not exist.
 func (in *Installed) Of(pod *corev1.Pod, find func(name string) *assayv1alpha1.NodeFeatureRequest) (out []Way) {
 	if name := pod.Labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
@@ -64,7 +66,23 @@ func (in *Installed) Of(pod *corev1.Pod, find func(name string) *assayv1alpha1.N
 			out = append(out, in.annotation(pod, key))
 		}
 	}
+	if in.Policies != nil {
+		for _, p := range in.Policies(pod.Namespace, pod.Labels) {
+			out = append(out, in.selected(pod, p))
+		}
+	}
 	return out
+}
+
+// selected returns the way of a policy that selects a pod: the extender alone evaluates policies.
+func (in *Installed) selected(pod *corev1.Pod, p *requirements.Policy) Way {
+	w := Way{Part: "NodeFeatureSchedulingPolicy " + p.Name}
+	if in.extender(pod) {
+		w.By = in.extended()
+	} else {
+		w.Problem = in.unserved(pod)
+	}
+	return w
 }
 
 // selects returns the label of a request of the pod's namespace in its node selector, and the name of the request.

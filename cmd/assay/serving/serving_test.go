@@ -11,6 +11,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 const (
@@ -101,5 +102,30 @@ func TestAnInvalidNameIsExplained(t *testing.T) {
 	ways := in.Of(pod, func(string) *assayv1alpha1.NodeFeatureRequest { return nil })
 	if len(ways) != 1 || !strings.Contains(ways[0].Problem, "has 64 characters") {
 		t.Errorf("got %v", ways)
+	}
+}
+
+// TestAPolicyIsServedByTheExtenderAlone: a pod that a NodeFeatureSchedulingPolicy selects says nothing about features itself.
+func TestAPolicyIsServedByTheExtenderAlone(t *testing.T) {
+	policies := func(namespace string, _ map[string]string) []*requirements.Policy {
+		if namespace != "ml" {
+			return nil
+		}
+		return []*requirements.Policy{{Name: "gpu-pods"}}
+	}
+	for scheduler, want := range map[string]string{
+		"assay": "NodeFeatureSchedulingPolicy gpu-pods: served by the extender of the scheduler assay",
+		"":      "NodeFeatureSchedulingPolicy gpu-pods: not served: the default scheduler does not check it unless the extender is attached to it",
+	} {
+		in := serving.Installed{Scheduler: "assay", Policies: policies}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml"}, Spec: corev1.PodSpec{SchedulerName: scheduler}}
+		ways := in.Of(pod, nil)
+		if len(ways) != 1 || ways[0].String() != want {
+			t.Errorf("the scheduler %q: got %v, want %s", scheduler, ways, want)
+		}
+		pod.Namespace = "web"
+		if ways := in.Of(pod, nil); len(ways) > 0 {
+			t.Errorf("a pod that no policy selects: got %v", ways)
+		}
 	}
 }
