@@ -105,8 +105,8 @@ type program struct {
 	unsure time.Time
 }
 
-// startController starts a manager with the controllers, configured as in the program. Reads is set if rules can read devices.
-func startController(s *apiserver.Server, name string, losing, reads bool, log logr.Logger) (*program, error) {
+// startController starts a manager with the controllers. Reads is set if rules can read devices.
+func startController(s *apiserver.Server, name string, with controller.Config, reads bool, log logr.Logger) (*program, error) {
 	p, sets, err := prepare(s, name, nil, ctrl.Options{
 		Logger: log, LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace,
 		LeaseDuration: ptr.To(15 * leasePace), RenewDeadline: ptr.To(10 * leasePace), RetryPeriod: ptr.To(4 * leasePace),
@@ -115,13 +115,12 @@ func startController(s *apiserver.Server, name string, losing, reads bool, log l
 	if err != nil {
 		return nil, err
 	}
-	c := config(losing)
 	if reads {
-		if c.Devices, err = devices.Add(p.queues, c.Sources, c.Grace); err != nil {
+		if with.Devices, err = devices.Add(p.queues, with.Sources, with.Grace); err != nil {
 			return nil, err
 		}
 	}
-	if err := controller.Add(p.queues, c, sets); err != nil {
+	if err := controller.Add(p.queues, with, sets); err != nil {
 		return nil, err
 	}
 	p.run(sets)

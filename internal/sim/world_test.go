@@ -132,7 +132,7 @@ func (w *world) do(by, method, path string, body any) {
 func (w *world) boot() {
 	w.started++
 	name := fmt.Sprintf("controller-%d", w.started)
-	p, err := startController(w.server, name, w.losing, w.devices, w.log.WithName(name))
+	p, err := startController(w.server, name, config(w.losing), w.devices, w.log.WithName(name))
 	if err != nil {
 		w.violate("start: %v", err)
 		return
