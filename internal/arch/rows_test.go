@@ -56,7 +56,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	dir := t.TempDir()
 	overlay := writeOverlay(t, root, dir)
 	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
-	run(t, root, "go", "build", "-overlay", overlay, "-o", bin, "./hack/crds", "./hack/reference", "./internal/arch/probe")
+	run(t, root, "go", "build", "-overlay", overlay, "-o", bin, "./hack/crds", "./hack/reference", "./charts/generate", "./internal/arch/probe")
 
 	got := strings.Split(strings.TrimSpace(run(t, root, filepath.Join(bin, "probe"))), "\n")
 	slices.Sort(got)
@@ -76,6 +76,24 @@ func TestRowsOfTheTable(t *testing.T) {
 	run(t, root, filepath.Join(bin, "crds"), crd)
 	contains(t, reference, "row says operator", "row says condition", "row says action", "row says function", "`row`")
 	contains(t, crd, "- RowIn\n")
+	chart := generateChart(t, root, filepath.Join(bin, "generate"))
+	contains(t, filepath.Join(chart, "charts", "assay", "values.schema.json"), "Row says setting.")
+	contains(t, filepath.Join(chart, "docs", "values.md"), "| `controller.config.restrictions.row` | `[]` | Row says setting. |")
+}
+
+// generateChart generates the parts of the chart that follow from declarations in a directory of its own, and returns it.
+func generateChart(t *testing.T, root, program string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, below := range []string{"api", "docs", filepath.Join("charts", "assay", "files")} {
+		if err := os.MkdirAll(filepath.Join(dir, below), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values := filepath.Join("charts", "assay", "values.yaml")
+	copyFile(t, filepath.Join(root, values), filepath.Join(dir, values))
+	run(t, dir, program)
+	return dir
 }
 
 // writeOverlay writes the changed files and the overlay file of the go command, and returns the name of the overlay file.
