@@ -91,7 +91,8 @@ var list = []Setting{
 	declare("", func(s *Settings) *bool { return &s.Strict }, false,
 		"Follow NFD where Assay deliberately differs.", flag("nfd-strict"), inAssay),
 	declare("", func(s *Settings) *string { return &s.Instance }, "",
-		"Name of the controller, if several run in one cluster.", flag("instance"), inAssay),
+		"Name of the controller, if several run in one cluster.", flag("instance"), inAssay,
+		form(`^$|^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`, "lower-case letters, digits, - and ., for example gpu-nodes")),
 	declare("noPublish", func(s *Settings) *bool { return &s.NoPublish }, false,
 		"Evaluate rules and report their status without writing to Nodes.", controllerFlag("no-publish")),
 	declare("extraLabelNs", func(s *Settings) *[]string { return &s.ExtraLabelNs }, nil,
@@ -128,7 +129,7 @@ var list = []Setting{
 	declare("draDrivers", func(s *Settings) *[]string { return &s.DRADrivers }, nil,
 		"DRA drivers whose devices are features; all by default.", example([]any{"gpu.nvidia.com"})),
 	declare("removalGracePeriod", func(s *Settings) *time.Duration { return &s.RemovalGracePeriod }, DefaultRemovalGracePeriod,
-		"Duration for which labels, and features for the extender, remain after their worker's NodeFeature is gone.", flag("removal-grace-period")),
+		"Duration for which labels, and features for the extender, remain after their worker's NodeFeature is gone; 0: not at all.", flag("removal-grace-period")),
 	// Ten nodes or 5 % of all nodes, whichever is more, may lose keys within ten minutes. A cluster that loses more at once has more likely
 	// lost its publishers than its hardware. Five minutes are enough to investigate, and short enough that intended removals need no
 	// confirmation.
@@ -170,7 +171,8 @@ var list = []Setting{
 		"Let the action fail keep the labels of a node unchanged.", flag("allow-fail"), inAssay),
 	declare("failTaint", func(s *Settings) *string { return &s.FailTaint }, "",
 		"Taint, as KEY=VALUE:EFFECT, of nodes that the action fail keeps unchanged.", controllerFlag("fail-taint"),
-		form(`^$|^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`, "KEY=VALUE:EFFECT"), example("example.com/failed=true:NoSchedule")),
+		form(`^$|^[^:=]+(=[^:=]*)?:(NoSchedule|PreferNoSchedule|NoExecute)$`,
+			"KEY=VALUE:EFFECT with the effect NoSchedule, PreferNoSchedule or NoExecute"), example("example.com/failed=true:NoSchedule")),
 	declare("lossTaint", func(s *Settings) *string { return &s.LossTaint }, "",
 		"Taint, as KEY:EFFECT, of nodes that no longer have what their pods require, for objects with onLoss: Taint; needs noExecuteBudget.",
 		flag("loss-taint"), inAssay, example("example.com/features-lost:NoExecute"),

@@ -108,19 +108,23 @@ func (s *Setting) property() Property {
 	return p
 }
 
-// Documentation describes one key of the configuration file.
-type Documentation struct{ Key, Doc, Default string }
+// Documentation describes one setting.
+type Documentation struct {
+	// Key is its key in the configuration file, or its flag with dashes if it has no key.
+	Key, Doc, Default string
+	// Schema is the JSON Schema of its value in the file.
+	Schema Property
+}
 
-// Documented returns the documentation of all keys of the configuration file, in the order of the declarations.
+// Documented returns the documentation of all settings, in the order of the declarations.
 func Documented() (out []Documentation) {
 	for i := range list {
-		if s := &list[i]; s.Key != "" {
-			d := Documentation{s.Key, s.Doc, showDefault(s.variable(Default()))}
-			if _, list := s.initial.([]string); list {
-				d.Default = "[" + d.Default + "]"
-			}
-			out = append(out, d)
+		s := &list[i]
+		d := Documentation{s.name(), s.Doc, showDefault(s.variable(Default())), s.property()}
+		if _, list := s.initial.([]string); list {
+			d.Default = "[" + d.Default + "]"
 		}
+		out = append(out, d)
 	}
 	return out
 }

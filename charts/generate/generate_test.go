@@ -71,6 +71,8 @@ func TestRefusesValuesThatSayTooLittle(t *testing.T) {
 		"NoWanted":     {"# It.\n# @pattern a\na: 1\n", "say what the pattern means with the hint @wanted"},
 		"NoComment":    {"a: 1\n", "line 1: a: say in a comment"},
 		"NoSuchHint":   {"# It.\n# @minimum 1\na: 1\n", "there is no hint @minimum"},
+		"NoSetting":    {"# @setting other\na: 1\n", "there is no setting other"},
+		"OwnText":      {"controller:\n  # How often.\n  resyncPeriod: \"\"\n", "write the hint @setting resyncPeriod"},
 		"EmptyMapping": {"# It.\na: {}\n", "@open"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +81,36 @@ func TestRefusesValuesThatSayTooLittle(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestSettingsAreDescribedByTheirDeclarations: what is above the hint is replaced, what is below is kept.
+func TestSettingsAreDescribedByTheirDeclarations(t *testing.T) {
+	got, err := describe([]byte("controller:\n  # Old.\n  # Older.\n  # @setting nfdApiParallelism\n  # @type integer|null\n  nfdApiParallelism: null\n" +
+		"  # @setting enableTaints\n  # It adds a permission.\n  enableTaints: false\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "controller:\n  # Maximum number of nodes that are evaluated at once. Empty: 10.\n  # @setting nfdApiParallelism\n  # @type integer|null\n" +
+		"  nfdApiParallelism: null\n  # Let rules create taints.\n  # @setting enableTaints\n  # It adds a permission.\n  enableTaints: false\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("described (-want +got):\n%s", diff)
+	}
+	if again, err := describe(got); err != nil || string(again) != want {
+		t.Errorf("described again: %s, %v", again, err)
+	}
+	root, err := parse(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := root.schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"minimum": 1`, "Let rules create taints. It adds a permission."} {
+		if !strings.Contains(string(data), part) {
+			t.Errorf("the schema lacks %q:\n%s", part, data)
+		}
 	}
 }
 

@@ -71,6 +71,12 @@ func chart() error {
 	if err != nil {
 		return err
 	}
+	if data, err = describe(data); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(chartDir, "values.yaml"), data, 0o644); err != nil {
+		return err
+	}
 	root, err := parse(data)
 	if err != nil {
 		return err

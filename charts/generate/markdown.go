@@ -88,6 +88,9 @@ func (v *value) documented() (out []*value) {
 		return nil
 	}
 	for _, s := range settings.Documented() {
+		if strings.HasPrefix(s.Key, "--") {
+			continue // not in the file
+		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s.Default}
 		if s.Default != "" {
 			node.Tag = ""

@@ -91,11 +91,14 @@ func (v *value) comment(text string) error {
 			continue
 		}
 		switch m[1] {
-		case "type", "enum", "min", "max", "pattern", "items", "wanted", "open", "config", "resources", "duration", "durations", "like", "alias", "accepts":
+		case "type", "enum", "min", "max", "pattern", "items", "wanted", "open", "config", "resources", "duration", "durations", "like", "alias", "accepts", "setting":
 			v.hints[m[1]] = m[2]
 		default:
 			return fmt.Errorf("there is no hint @%s", m[1])
 		}
+	}
+	if err := v.derive(); err != nil {
+		return err
 	}
 	if (v.hints["pattern"] != "" || v.hints["items"] != "") && v.hints["wanted"] == "" {
 		return errors.New("say what the pattern means with the hint @wanted")
