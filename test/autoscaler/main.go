@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/api/policies"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
@@ -164,9 +166,14 @@ func (s *story) runKarpenter(ctx context.Context) error {
 	})
 }
 
-// runAssay runs the controller and the webhook.
+// runAssay creates the policy that adds labels of requests to node selectors, and runs the controller and the webhook, which only reviews.
 func (s *story) runAssay(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, "apply", "-f", s.file("assay.yaml")); err != nil {
+		return err
+	}
+	apply := s.command(ctx, "apply", "-f", "-")
+	apply.Stdin, apply.Stderr = bytes.NewReader(policies.Scheduling(policies.FeatureRequest)), os.Stderr
+	if err := apply.Run(); err != nil {
 		return err
 	}
 	config, err := filepath.Abs(s.file("manager.yaml"))

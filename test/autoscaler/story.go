@@ -47,7 +47,9 @@ type story struct {
 
 // tell runs the scenarios.
 func (s *story) tell(ctx context.Context) error {
-	for _, scenario := range []func(context.Context) error{s.learn, s.undeclared, s.fromZero, s.wrong} {
+	for _, scenario := range []func(context.Context) error{
+		s.learn, s.removeWebhook, s.undeclared, s.fromZero, s.bySelector, s.restoreWebhook, s.wrong,
+	} {
 		if err := scenario(ctx); err != nil {
 			return err
 		}
@@ -85,6 +87,29 @@ func (s *story) learn(ctx context.Context) error {
 	return s.showShapes(ctx)
 }
 
+// reviews are the configurations of the webhook.
+var reviews = []string{
+	"validatingwebhookconfiguration/assay", "mutatingwebhookconfiguration/assay",
+	"validatingwebhookconfiguration/assay-scheduling", "mutatingwebhookconfiguration/assay-scheduling",
+}
+
+// removeWebhook removes the webhook: pods need nothing of Assay to be admitted.
+func (s *story) removeWebhook(ctx context.Context) error {
+	say("The webhook is removed: the policy in the API server adds the label to node selectors")
+	if err := s.Terminate(ctx, "webhook"); err != nil {
+		return err
+	}
+	return s.kubectl(ctx, append([]string{"delete"}, reviews...)...)
+}
+
+// restoreWebhook runs the webhook again, for its warnings.
+func (s *story) restoreWebhook(ctx context.Context) error {
+	if _, err := s.Kubectl(ctx, "apply", "-f", s.file("assay.yaml")); err != nil {
+		return err
+	}
+	return s.Restart(ctx, "webhook")
+}
+
 // undeclared shows that Karpenter buys nothing for a label that it does not know.
 func (s *story) undeclared(ctx context.Context) error {
 	say("No pool declares the feature: nothing is bought")
@@ -119,7 +144,27 @@ func (s *story) fromZero(ctx context.Context) error {
 	if err := s.export(ctx); err != nil {
 		return err
 	}
-	took, err := s.place(ctx)
+	return s.onlyRight(ctx, "deployment.yaml", "with the export, from zero")
+}
+
+// bySelector shows the same for pods that select the label themselves: no admission takes part.
+func (s *story) bySelector(ctx context.Context) error {
+	if err := s.clear(ctx); err != nil {
+		return err
+	}
+	say("Pods select the label themselves: the same, without any admission")
+	fmt.Println("$ assay request selector amx --namespace " + pods)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "assay"), "request", "selector", "amx", "--namespace", pods)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig), os.Stdout, os.Stdout
+	if err := cmd.Run(); err != nil {
+		return err
+	}
+	return s.onlyRight(ctx, "selecting.yaml", "with a selector of its own")
+}
+
+// onlyRight creates the Deployment in a file and checks that one node of the right type is bought.
+func (s *story) onlyRight(ctx context.Context, file, scenario string) error {
+	took, err := s.place(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -127,7 +172,7 @@ func (s *story) fromZero(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.result("with the export, from zero", replicas, bought, took)
+	s.result(scenario, replicas, bought, took)
 	if !maps.Equal(bought, map[string]int{with: 1}) {
 		return fmt.Errorf("bought %v instead of one %s", bought, with)
 	}
@@ -254,7 +299,7 @@ func (s *story) export(ctx context.Context) error {
 	return s.kubectl(ctx, "get", "nodepools", "--output=custom-columns=NAME:.metadata.name,LABELS:.spec.template.metadata.labels")
 }
 
-// admissionAddsTheLabel waits until the webhook knows the request: a pod that was created earlier would not get the node selector.
+// admissionAddsTheLabel waits until the API server uses the policy: a pod that was created earlier would not get the node selector.
 func (s *story) admissionAddsTheLabel(ctx context.Context) error {
 	return cluster.WaitFor(ctx, "admission adds the label", func(ctx context.Context) error {
 		p := &corev1.Pod{
@@ -272,9 +317,9 @@ func (s *story) admissionAddsTheLabel(ctx context.Context) error {
 }
 
 // place creates the pods, waits until they are bound, and returns how long that took.
-func (s *story) place(ctx context.Context) (string, error) {
+func (s *story) place(ctx context.Context, file string) (string, error) {
 	began := time.Now()
-	if err := s.kubectl(ctx, "apply", "-f", s.file("deployment.yaml")); err != nil {
+	if err := s.kubectl(ctx, "apply", "-f", s.file(file)); err != nil {
 		return "", err
 	}
 	if err := s.placed(ctx); err != nil {
