@@ -25,14 +25,20 @@ func (c *checker) seen(process string) int64 {
 	return 0
 }
 
-// ruled reports whether a rule that can give a key with a value has changed since a revision.
-func (c *checker) ruled(k, value string, since int64) bool {
+// ruled reports whether a rule that can have given a node a key with a value has changed since a revision. Of several rules that give the
+// same key, one that has never matched the node's features has not.
+func (c *checker) ruled(node, k, value string, since int64) bool {
+	gave := func(rule object) bool {
+		return shares(rule, value) && slices.ContainsFunc(c.featuresOf(node, 1), func(features []object) bool {
+			return c.want.want(node, []object{rule}, features)[sharedKey] == value
+		})
+	}
 	return slices.ContainsFunc(c.w.server.Since(since), func(change apiserver.Change) bool {
 		if change.Resource.Name != "nodefeaturerules" || strings.HasPrefix(change.By, "controller") {
 			return false
 		}
 		number := strings.TrimPrefix(change.Key, "rule-")
-		return strings.Contains(k, "/r"+number) || k == sharedKey && (shares(change.Old, value) || shares(change.New, value))
+		return strings.Contains(k, "/r"+number) || k == sharedKey && (gave(change.Old) || gave(change.New))
 	})
 }
 
@@ -90,7 +96,7 @@ func (c *checker) budget(change apiserver.Change, name string, lost, corrected [
 	last, again := nodes[name]
 	var unexplained []lostKey
 	for _, l := range lost {
-		if explained := c.ruled(l.key, l.value, l.was.rules) || l.was.by != change.By && c.rollingOut(l.key, change.By); !explained {
+		if explained := c.ruled(name, l.key, l.value, l.was.rules) || l.was.by != change.By && c.rollingOut(l.key, change.By); !explained {
 			unexplained = append(unexplained, l)
 		}
 	}
@@ -337,7 +343,7 @@ func TestAnExplainedRemovalMayHaveBeenDueForTheHoldTime(t *testing.T) {
 		w.do("user", http.MethodPatch, rulesPath+"/"+ruleName(0), object{"spec": object{"rules": []any{w.rule(0, 0, "1")}}})
 		w.drain(time.Hour)
 		key := "label " + prefix + "r0"
-		if !w.check.ruled(key, "", w.check.ours["n0"][key].rules) {
+		if !w.check.ruled("n0", key, "", w.check.ours["n0"][key].rules) {
 			t.Fatal("the edit does not explain the removal of the key that was written because of it")
 		}
 		set("n1", "v", "0") // the only node that the budget allows

@@ -32,7 +32,7 @@ func (w *world) own(node string) object {
 	number := w.facts[node][serial]
 	return object{
 		"attributes": object{
-			"test.attr": object{"elements": elements}, "test.id": object{"elements": object{serial: number}},
+			"test.attr": object{"elements": elements}, "id.host": object{"elements": object{serial: number}},
 			"system.boot": object{"elements": object{"id": w.bootOf(node)}},
 		},
 		"flags":     object{"test.flag": object{"elements": object{"F" + number: object{}}}},

@@ -51,7 +51,7 @@ func (w *world) addNode(name string) {
 		w.publishDevices(name)
 	}
 	w.silent[name] = w.n(4) == 3 && !w.losing
-	w.facts[name], w.hosts[name] = facts, &host{}
+	w.facts[name], w.hosts[name] = facts, newHost()
 }
 
 // publish writes the NodeFeature of a node like its worker.
@@ -102,9 +102,17 @@ func (w *world) examine(node string) {
 
 // editRule creates or replaces a rule.
 func (w *world) editRule(i int) {
+	w.writeRule(i, one(w.tape, 0, 1, 2, 3, 4, 5, sharing, 7, 8, 9, 10, 11, 12, 13, 14, sharing), fmt.Sprint(w.n(2)))
+}
+
+// sharing is the form of rules that give the same key.
+const sharing = 6
+
+// writeRule creates or replaces a rule.
+func (w *world) writeRule(i, form int, value string) {
 	name := ruleName(i)
 	w.versions[name]++
-	spec := object{"rules": []any{w.rule(i, one(w.tape, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 6), fmt.Sprint(w.n(2)))}}
+	spec := object{"rules": []any{w.rule(i, form, value)}}
 	w.tell("user writes %s: %v", name, spec)
 	if w.server.Get("nodefeaturerules", "", name) == nil {
 		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})
@@ -141,7 +149,7 @@ func (w *world) rule(i, form int, value string) object {
 		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "PreferNoSchedule"}}
 	case 5:
 		out["labelsTemplate"] = "{{range .test.attr}}" + key + "-{{.Name}}={{.Value}}\n{{end}}"
-	case 6:
+	case sharing:
 		out["labels"], out["matchFeatures"] = object{"shared": value}, when(object{"op": "In", "value": []any{value}})
 	case 7: // invalid: it is skipped
 		out["labels"], out["matchFeatures"] = object{key: value}, when(object{"op": "Inn", "value": []any{"1"}})
@@ -155,7 +163,7 @@ func (w *world) rule(i, form int, value string) object {
 		out["labels"] = object{key: value}
 		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "NoExecute"}}
 	case 11:
-		out["labels"], out["matchFeatures"] = object{key: "@test.id.serial"}, has("test.id", serial, exists)
+		out["labels"], out["matchFeatures"] = object{key: "@id.host.serial"}, has("id.host", serial, exists)
 	case 12:
 		out["labelsTemplate"], out["matchFeatures"] = "{{range .test.card}}"+key+"-{{.slot}}={{.vendor}}\n{{end}}", has("test.card", "vendor", exists)
 	case 13:

@@ -212,6 +212,11 @@ func (p *program) ready(pending []*apiserver.Request) bool {
 	return p.synced
 }
 
+// cached are the resources of caches that all controllers have from the start.
+var cached = []string{
+	"nodes", "nodefeatures", "nodefeaturerules", "nodefeatureruletemplates", "nodefeatureschedulingpolicies", "nodefeaturerequests", "namespaces", "secrets", "configmaps",
+}
+
 func (p *program) filled(pending []*apiserver.Request) bool {
 	for _, r := range pending {
 		if strings.HasPrefix(r.String(), "watch ") || strings.HasPrefix(r.String(), "list ") {
@@ -226,7 +231,12 @@ func (p *program) filled(pending []*apiserver.Request) bool {
 			return false
 		}
 	}
-	return have["nodes"] && have["nodefeatures"] && have["nodefeaturerules"] && have["nodefeatureruletemplates"] && have["secrets"] && have["configmaps"]
+	for _, resource := range cached {
+		if !have[resource] {
+			return false // its watch has failed, and will be tried again
+		}
+	}
+	return true
 }
 
 // lacksSets reports whether the program waits for the NodeFeatureSets that exist.

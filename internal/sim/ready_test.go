@@ -27,7 +27,7 @@ var startupKey = string(keys.Taint) + " " + startup.Key + ":NoSchedule"
 // bootOf returns the boot that a node runs.
 func (w *world) bootOf(name string) string { return fmt.Sprintf("%s-%d", name, w.boots[name]) }
 
-// reboot starts a host again. Its worker may be late to publish.
+// reboot starts a host again, and its worker. What publishes for the other nodes may be late.
 func (w *world) reboot(name string) {
 	if w.server.Get("nodes", "", name) == nil {
 		return
@@ -38,7 +38,8 @@ func (w *world) reboot(name string) {
 	w.withdrawDevices("kubelet", name)
 	switch {
 	case w.employs(name):
-		w.report(name)
+		w.dismiss(name)
+		w.hire(name)
 	case w.n(2) == 0:
 		w.publish(name)
 	}

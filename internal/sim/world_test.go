@@ -201,6 +201,40 @@ func (w *world) takeOver(p *program) {
 	}
 }
 
+// editOneOfTwo replaces a program while one of two rules that give a key is edited, and no node has the facts any more because of which both
+// gave it. The next process knows that both gave the key, but not which of them gave it to a node: the edit does not explain that all
+// nodes lose it.
+func (w *world) editOneOfTwo(p *program) {
+	if !p.synced || p.stopping || w.attributes < 3 || w.losing {
+		return
+	}
+	const first, second, given = 0, 2, "3" // a value that no other event draws
+	set := func(ofFirst, ofOthers map[string]string) {
+		for i, node := range w.names() {
+			if w.facts[node] == nil {
+				continue
+			}
+			if maps.Copy(w.facts[node], ofOthers); i == 0 {
+				maps.Copy(w.facts[node], ofFirst)
+			}
+			w.tell("host %s: %v", node, w.facts[node])
+			w.examine(node)
+		}
+	}
+	w.writeRule(first, sharing, given)
+	w.writeRule(second, sharing, given)
+	set(map[string]string{"a0": given, "a2": "0"}, map[string]string{"a0": "0", "a2": given})
+	w.drain(quiet)
+	if p.stopping || w.running(p.name) == nil {
+		return
+	}
+	w.stop(p)
+	w.writeRule(first, sharing, "1")
+	set(map[string]string{"a0": "0"}, map[string]string{"a2": "0"})
+	w.boot()
+	w.drain(time.Minute)
+}
+
 // omit drops the object from a list that takeOver has chosen.
 func (w *world) omit(p *program, watch *apiserver.Watch) bool {
 	resource, name, _ := strings.Cut(w.omitted, " ")

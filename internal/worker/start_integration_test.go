@@ -257,7 +257,7 @@ func TestSlowSourceTakesNothingAway(t *testing.T) {
 				defer open()
 				var log testLog
 				w := m.worker(&log, wrap)
-				w.start.until = time.Now().Add(4 * time.Second)
+				w.start.WaitAtMost(4 * time.Second)
 				m.start(w)
 				missing(t, w, name)
 				m.same(before, "while the worker waits")
@@ -352,7 +352,7 @@ core:
 				defer open()
 				w := m.worker(io.Discard, wrap)
 				if restart {
-					w.start.until = time.Now()
+					w.start.WaitAtMost(0)
 				}
 				m.start(w)
 				if !restart {
@@ -427,7 +427,7 @@ func TestWithheldFeatureTakesNoLabelAway(t *testing.T) {
 	wrap, open := slow("pci")
 	defer open()
 	w := m.worker(io.Discard, wrap)
-	w.start.until = time.Now()
+	w.start.WaitAtMost(0)
 	m.start(w)
 	published(t, w)
 	m.same(before, "with a slow source")
@@ -441,7 +441,7 @@ func TestFeaturesOfAnotherBootAreNotKept(t *testing.T) {
 	wrap, open := slow("pci")
 	defer open()
 	w := m.worker(io.Discard, wrap)
-	w.start.until = time.Now()
+	w.start.WaitAtMost(0)
 	m.start(w)
 	published(t, w)
 	now := m.nodeFeature()

@@ -22,10 +22,12 @@ import (
 	"github.com/assay-project/assay/discovery/flap"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/discovery/system"
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/internal/worker/memory"
+	"github.com/assay-project/assay/internal/worker/start"
 )
 
 // Worker is the daemon. One goroutine discovers, one publishes, and one runs the HTTP server.
@@ -50,7 +52,7 @@ type Worker struct {
 	leftOut  []string      // the parts of the last report that could not be published, and why
 	last     publish.Content
 	found    bool // the last published content
-	start    start
+	start    *start.Start
 
 	publishing publishing
 	connection connection
@@ -65,7 +67,7 @@ func New(opt Options, log *slog.Logger) (*Worker, error) {
 	paths.NodeName = nodeName(&opt)
 	h := host.Real(paths)
 	w := &Worker{opt: opt, log: log, host: h, node: h.System.NodeName(), problems: map[string]bool{}}
-	w.start.until = time.Now().Add(startPatience)
+	w.start = start.New(log)
 	w.metrics = newMetrics(w.node)
 	c, warnings, err := workerconfig.Load(opt.ConfigFile, opt.Inline, opt.Override)
 	if err != nil {
@@ -220,9 +222,9 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 		case <-ctx.Done():
 			return
 		case <-quiet:
-			names, due, glance = nothing, false, false
+			names, due, glance = start.Nothing, false, false
 		case <-w.runner.Returned():
-			names, due, glance = nothing, false, false
+			names, due, glance = start.Nothing, false, false
 		case <-again:
 			names, due = w.poll(), true
 			glance = w.glances && names != nil
@@ -233,9 +235,6 @@ func (w *Worker) loop(ctx context.Context, events <-chan []string) {
 		}
 	}
 }
-
-// nothing names no source: only sources that depend on others run, and the results of slow ones are taken.
-var nothing = []string{""}
 
 // everythingEvery is the number of polling intervals between full discoveries. Events may be lost without notice, so sources with
 // events are also polled, but rarely: every ten minutes by default.
@@ -327,15 +326,16 @@ func (w *Worker) listen(ctx context.Context, running *sync.WaitGroup) <-chan []s
 // discover runs the named sources, or all, and reports whether the result has changed. If glance is set, sources may skip what
 // events cover.
 func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (publish.Content, bool) {
-	start := time.Now()
+	began := time.Now()
 	w.metrics.discovering()
 	run := w.runner.Run
 	if glance {
 		run = w.runner.Poll
 	}
 	report := run(ctx, names...)
-	report, complete := w.settle(ctx, report)
-	took := time.Since(start)
+	report, complete := w.start.Settle(ctx, w.runner, report, func() string { return system.BootID(w.host) }, w.stored())
+	w.metrics.waitFor(w.start.Waiting())
+	took := time.Since(began)
 	w.metrics.discovered(took)
 	w.metrics.unfound(w.sources, report.Unfound)
 	if !complete {
@@ -356,6 +356,56 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 	w.log.Debug("Discovered features", "took", took, "sources", names)
 	w.last, w.found = c, true
 	return c, true
+}
+
+// keep gives the sources of a new configuration what was found with the previous one: none of them has answered yet, and some may be
+// slow. If nothing has been published yet, what the new configuration disables is removed without further waiting.
+func (w *Worker) keep() {
+	if w.start.Over() {
+		w.runner.Restore(&w.last.Features, w.last.Labels)
+	} else if w.start.Waiting() != "" {
+		w.start.WaitAtMost(0)
+	}
+}
+
+// wait returns the time until something has to be done without an event; 0 means that there is nothing.
+func (w *Worker) wait() time.Duration {
+	if wait := w.start.Wait(); wait > 0 {
+		return wait
+	}
+	return w.release
+}
+
+// stored returns a function that reads what an earlier worker published; nil if publishing is disabled.
+func (w *Worker) stored() start.Stored {
+	if w.config.NoPublish {
+		return nil
+	}
+	return func(ctx context.Context) (*publish.Stored, error) {
+		p, err := w.publisher()
+		if err != nil {
+			return nil, err
+		}
+		return p.Stored(ctx)
+	}
+}
+
+// first discovers until the result can be published.
+func (w *Worker) first(ctx context.Context) (publish.Content, error) {
+	names := []string(nil)
+	for {
+		c, ok := w.discover(ctx, false, names...)
+		if ok || w.start.Err() != nil {
+			return c, w.start.Err()
+		}
+		names = start.Nothing
+		select {
+		case <-ctx.Done():
+			return c, ctx.Err()
+		case <-w.runner.Returned():
+		case <-time.After(w.wait()):
+		}
+	}
 }
 
 // damp suppresses features that change too often, and logs it.
