@@ -76,8 +76,7 @@ func (w *world) rest(ctx context.Context) (s state, err error) {
 				differ = append(differ, n.name+" does not exist")
 				continue
 			}
-			want, _ := evaluate(p, s.input(node, w.held(n)))
-			differ = append(differ, w.differ(n, keysOf(node), want)...)
+			differ = append(differ, w.differ(n, keysOf(node), w.wanted(s, p, n))...)
 			differ = append(differ, w.unpublished(n, s)...)
 		}
 		now := fmt.Sprint(marshal(s))
@@ -109,6 +108,19 @@ func (w *world) held(n *node) *nfdv1alpha1.NodeFeature {
 		return nil
 	}
 	return n.deleted
+}
+
+// wanted returns the keys that the Node of n must have at rest. A controller that was started after the object of a worker had been deleted
+// keeps the keys on the Node, but not the features: it cannot know what a rule that is edited later would give. Then only keys count that
+// follow from what is stored too.
+func (w *world) wanted(s state, p *rules.Program, n *node) map[string]string {
+	held := w.held(n)
+	want, _ := evaluate(p, s.input(s.nodes["/"+n.name], held))
+	if held != nil && n.at.Before(w.controlled) {
+		without, _ := evaluate(p, s.input(s.nodes["/"+n.name], nil))
+		maps.DeleteFunc(want, func(key, _ string) bool { _, is := without[key]; return !is })
+	}
+	return want
 }
 
 // restInterval is the time between two comparisons of all Nodes.

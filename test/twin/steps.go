@@ -291,13 +291,16 @@ func (w *world) changeNodes(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) killController(ctx context.Context) error { return w.Restart(ctx, controllerName) }
+func (w *world) killController(ctx context.Context) error {
+	defer func() { w.controlled = time.Now() }()
+	return w.Restart(ctx, controllerName)
+}
 
 func (w *world) restartController(ctx context.Context) error {
 	if err := w.Terminate(ctx, controllerName); err != nil {
 		return err
 	}
-	return w.Restart(ctx, controllerName)
+	return w.killController(ctx)
 }
 
 func (w *world) restartServers(ctx context.Context) error {

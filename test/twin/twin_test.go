@@ -121,3 +121,30 @@ func TestEachFormOfRuleGivesKeys(t *testing.T) {
 		}
 	}
 }
+
+// The comparison expected of a controller the outputs of a deleted object for a rule that was edited after the controller had been started again
+// (found by seeds 4 and 7 of form B).
+func TestAControllerDoesNotKnowWhatWasDeletedBeforeItStarted(t *testing.T) {
+	object := func(level string) *nfdv1alpha1.NodeFeature {
+		f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "n", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"}}}
+		f.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"twin.attr": {Elements: map[string]string{"level": level}}}
+		return f
+	}
+	rule := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{
+		{Name: "deleted", Labels: map[string]string{"from-worker": "1"}, MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "twin.attr", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"level": {Op: nfdv1alpha1.MatchExists}}}}},
+		{Name: "always", Labels: map[string]string{"always": "1"}},
+	}}}
+	s := state{
+		nodes: map[string]*corev1.Node{"/n": {ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, features: map[string]*nfdv1alpha1.NodeFeature{},
+		rules: map[string]*nfdv1alpha1.NodeFeatureRule{"r": rule}, namespaces: map[string]*corev1.Namespace{},
+	}
+	n := &node{name: "n", deleted: object("1"), at: time.Now()}
+	w := &world{options: options{form: "B"}}
+	if want := w.wanted(s, program(s.rules), n); len(want) != 2 {
+		t.Errorf("the controller runs since before the deletion, and the Node must have %v", want)
+	}
+	w.controlled = n.at.Add(time.Second)
+	if want := w.wanted(s, program(s.rules), n); len(want) != 1 {
+		t.Errorf("the controller was started after the deletion, and the Node must have %v", want)
+	}
+}

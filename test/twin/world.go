@@ -79,7 +79,9 @@ type world struct {
 	kubelets map[string]string
 	restarts map[string]int
 	served   time.Time // when webhook and extender were started; they do not know what was deleted before
-	cleanup  []func()
+	// controlled is when the present controller was ready.
+	controlled time.Time
+	cleanup    []func()
 }
 
 // warnings collects warnings of the API server.
