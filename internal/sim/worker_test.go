@@ -406,7 +406,7 @@ func TestAPublisherIsQuietAfterItsWatchWasCut(t *testing.T) {
 }
 
 // A worker whose source had not answered within the time that it waits published without the features that were in a deleted NodeFeatureSet,
-// so that their labels vanished (found by seed 6794).
+// which took them away (found by seed 6794).
 func TestASlowSourceKeepsTheFeaturesOfADeletedSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(&tape{}, logr.Discard())
