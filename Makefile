@@ -225,6 +225,13 @@ twin: ## Compare Nodes with an independent evaluation of what is stored: SEED=7 
 	$(COMPILE) -o bin/poison/ ./cmd/assay ./cmd/assay-manager ./test/twin
 	bin/poison/twin -manager bin/poison/assay-manager -assay bin/poison/assay $(if $(SEED),-seed $(SEED)) $(if $(filter-out file,$(origin SEEDS)),-seeds $(SEEDS)) -for $(FOR) $(if $(FORM),-form $(FORM)) $(TWIN_FLAGS)
 
+# The last form that was delivered; releases, once there are some.
+FROM ?= d355e5e
+
+.PHONY: test-rollback
+test-rollback: ## Upgrade from an older commit and roll back, twice, with real workers and a watch on every Node (FROM=d355e5e)
+	@NODES=$(if $(filter-out file,$(origin NODES)),$(NODES)) hack/rollback $(FROM)
+
 .PHONY: test-race
 test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
 	@hack/race pure

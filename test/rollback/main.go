@@ -1,0 +1,65 @@
+//go:build linux
+
+// Command rollback upgrades Assay from one version to another and rolls it back, twice, with real workers and a watch on every Node. No key that
+// both versions give a node may vanish from it at any time.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/assay-project/assay/test/cluster"
+)
+
+// options are the flags.
+type options struct {
+	from, to string // directories of assay-manager and assay-worker
+	nodes    int
+	out      io.Writer
+}
+
+// defaultNodes is the number of nodes: each has a worker, which takes 20 MB.
+const defaultNodes = 8
+
+func main() {
+	o := options{out: os.Stdout}
+	flag.StringVar(&o.from, "from", "", "`directory` of assay-manager and assay-worker of the older version")
+	flag.StringVar(&o.to, "to", "bin", "`directory` of those of the newer version")
+	flag.IntVar(&o.nodes, "nodes", defaultNodes, "`number` of nodes")
+	flag.Parse()
+	if flag.NArg() > 0 || o.from == "" || o.nodes < 1 {
+		fmt.Fprintln(os.Stderr, "rollback: invalid arguments: use -from DIRECTORY, -to DIRECTORY and -nodes NUMBER")
+		os.Exit(2)
+	}
+	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.onCluster(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rollback:", err)
+		os.Exit(1)
+	}
+}
+
+// onCluster runs on a new control plane. Its logs are kept if it fails.
+func (o options) onCluster(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "assay-rollback-")
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: filepath.Join(dir, "cluster"), Progress: o.out})
+	if err != nil {
+		return err
+	}
+	defer c.Stop()
+	if err := o.run(ctx, c, dir); err != nil {
+		return fmt.Errorf("%w\nthe logs are in %s", err, dir)
+	}
+	return os.RemoveAll(dir)
+}
