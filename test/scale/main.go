@@ -26,6 +26,7 @@ import (
 // options are the flags.
 type options struct {
 	nodes    int
+	rules    int
 	shapes   int
 	changes  int
 	idle     time.Duration
@@ -35,6 +36,9 @@ type options struct {
 	progress io.Writer
 	done     func(*result) // called after each phase; can be nil
 }
+
+// ruleCounts are the numbers of rules of the benchmarks.
+var ruleCounts = []int{10, 100, 500}
 
 // output is how results are printed, and where they are saved.
 type output struct {
@@ -48,6 +52,7 @@ func main() {
 	var out output
 	var both bool
 	flag.IntVar(&o.nodes, "nodes", 1000, "`number` of nodes")
+	flag.IntVar(&o.rules, "rules", 100, "`number` of rules: 10, 100 or 500")
 	flag.IntVar(&o.shapes, "shapes", 0, "`number` of instance types, for each of which the controller keeps a NodeShape; 0: none")
 	flag.IntVar(&o.changes, "changes", 50, "`number` of nodes that change one attribute, one after another")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "`duration` of the idle phase")
@@ -59,8 +64,8 @@ func main() {
 	flag.StringVar(&out.save, "save", "", "`file` that gets all results so far after each phase, in JSON; empty: none")
 	flag.StringVar(&out.from, "from", "", "print the results in this `file` of -save, and measure nothing")
 	flag.Parse()
-	if flag.NArg() > 0 || out.print() == nil || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 {
-		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json, -o markdown or none, and positive numbers")
+	if flag.NArg() > 0 || out.print() == nil || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 || !slices.Contains(ruleCounts, o.rules) {
+		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json, -o markdown or none, positive numbers, and 10, 100 or 500 rules")
 		os.Exit(2)
 	}
 	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience

@@ -80,6 +80,14 @@ func (o *observer) change(f func()) {
 	o.changed = make(chan struct{})
 }
 
+// has reports whether a node had a label at the last event.
+func (o *observer) has(n fleet.Node, label string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, has := o.labels[n.Name][label]
+	return has
+}
+
 const (
 	// manyNodes is the number of nodes from which on wait does not look at them after each event, but after together: with thousands of
 	// nodes it would use more CPU time than what is measured.

@@ -29,6 +29,7 @@ const (
 	phaseServers       = "start webhook, extender"
 	phaseIdle          = "idle"
 	phaseChange        = "one change"
+	phaseLoss          = "one loss"
 	phaseRuleNone      = "rule that matches none"
 	phaseRuleAll       = "rule that matches all"
 	phaseController    = "restart controller"
@@ -75,7 +76,19 @@ func (s *scale) phases() []phase {
 		}},
 		{name: phaseServers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.startServers(ctx) }},
 		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
-		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, changes, r) }},
+		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, "changed-", changes, r) }},
+		// The controller reads the node's objects from the API server before it removes the label.
+		{name: phaseLoss, per: changes, do: func(ctx context.Context, r *phaseResult) error {
+			if err := s.change(ctx, lostValue, changes, r); err != nil {
+				return err
+			}
+			for i := range changes {
+				if n := s.changing(i, changes); s.observer.has(n, keptLabel) {
+					return fmt.Errorf("node %s still has the label %s", n.Name, keptLabel)
+				}
+			}
+			return nil
+		}},
 		{name: phaseRuleNone, per: all, do: func(ctx context.Context, r *phaseResult) error {
 			start := time.Now()
 			none := rule("scale-none", allLabel, "none", nfdv1alpha1.MatchDoesNotExist)
@@ -208,13 +221,16 @@ func (s *scale) labeled(ctx context.Context, phase string, nodes []fleet.Node, l
 	return err
 }
 
+// changing returns one of the nodes that change.
+func (s *scale) changing(i, count int) fleet.Node { return s.nodes[i*len(s.nodes)/count] }
+
 // change changes one attribute on some nodes, one after another, and adds the time until the worker had published it and until the
-// Node had the label.
-func (s *scale) change(ctx context.Context, count int, r *phaseResult) error {
+// Node had the label. Values begin with the prefix.
+func (s *scale) change(ctx context.Context, prefix string, count int, r *phaseResult) error {
 	var published, labeled []time.Duration
 	for i := range count {
-		n := s.nodes[i*len(s.nodes)/count]
-		value := fmt.Sprint("changed-", i)
+		n := s.changing(i, count)
+		value := fmt.Sprint(prefix, i)
 		start := time.Now()
 		at, err := s.fleet.Publish(ctx, n, value)
 		if err != nil {

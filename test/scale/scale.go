@@ -41,6 +41,9 @@ const (
 	// valueLabel is the label that shows the value of ownFeature, and allLabel that of the rule that matches all nodes.
 	valueLabel = nfdv1alpha1.FeatureLabelNamespace + "/scale-value"
 	allLabel   = nfdv1alpha1.FeatureLabelNamespace + "/scale-all"
+	// keptLabel is a label that nodes have unless the value begins with lostValue.
+	keptLabel = nfdv1alpha1.FeatureLabelNamespace + "/scale-kept"
+	lostValue = "lost-"
 )
 
 // scale is a control plane with a fleet.
@@ -110,7 +113,7 @@ func (s *scale) prepare(ctx context.Context) error {
 	if s.fleet.Config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
 		return err
 	}
-	objects, err := installation()
+	objects, err := installation(s.rules)
 	if err != nil {
 		return err
 	}
@@ -132,8 +135,8 @@ func (s *scale) prepare(ctx context.Context) error {
 	return nil
 }
 
-// installation returns what the chart installs, without programs, and rules: those of the benchmarks, and one that shows ownFeature.
-func installation() ([]client.Object, error) {
+// installation returns what the chart installs, without programs, and rules: some of the benchmarks, and three about ownFeature.
+func installation(ruleCount int) ([]client.Object, error) {
 	installed, err := kustomize.Objects("Namespace", "ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	if err != nil {
@@ -143,9 +146,9 @@ func installation() ([]client.Object, error) {
 	for _, o := range installed {
 		objects = append(objects, o)
 	}
-	objects = append(objects, rule("scale-value", valueLabel, "@"+ownFeature+".value", nfdv1alpha1.MatchExists))
+	objects = append(objects, rule("scale-value", valueLabel, "@"+ownFeature+".value", nfdv1alpha1.MatchExists), ownRule(), keptRule())
 	var list nfdv1alpha1.NodeFeatureRuleList
-	if err := bench.Decode("rules-100", &list); err != nil {
+	if err := bench.Decode(fmt.Sprintf("rules-%d", ruleCount), &list); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
@@ -191,6 +194,22 @@ func rule(name, label, value string, op nfdv1alpha1.MatchOp) *nfdv1alpha1.NodeFe
 			}},
 		}}},
 	}
+}
+
+// ownRule returns a rule that creates labels with values that no two nodes have in common.
+func ownRule() *nfdv1alpha1.NodeFeatureRule {
+	r := rule("scale-own", nfdv1alpha1.FeatureLabelNamespace+"/scale-part", "@"+ownFeature+"."+ownElement(0), nfdv1alpha1.MatchExists)
+	for i := range ownElements {
+		r.Spec.Rules[0].Labels[fmt.Sprintf("%s/scale-%s", nfdv1alpha1.FeatureLabelNamespace, ownElement(i))] = "@" + ownFeature + "." + ownElement(i)
+	}
+	return r
+}
+
+// keptRule returns the rule that gives keptLabel.
+func keptRule() *nfdv1alpha1.NodeFeatureRule {
+	r := rule("scale-kept", keptLabel, "true", nfdv1alpha1.MatchInRegexp)
+	(*r.Spec.Rules[0].MatchFeatures[0].MatchExpressions)["value"].Value = nfdv1alpha1.MatchValue{"^[^" + lostValue[:1] + "]"}
+	return r
 }
 
 // createNodes creates Nodes with new names, and tokens of their workers.

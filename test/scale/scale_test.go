@@ -59,7 +59,7 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 	t.Helper()
 	const nodes, changes, shapes = 15, 3, 5 // request counts per node do not depend on it
 	r, err := measure(t.Context(), c, options{
-		nodes: nodes, changes: changes, shapes: shapes, shared: shared, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
+		nodes: nodes, changes: changes, rules: 100, shapes: shapes, shared: shared, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +93,9 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 		{phaseChange, "PATCH nodefeatures", changes},
 		{phaseChange, "GET nodefeatures", 0},
 		{phaseChange, "PATCH nodes/status", changes},
+		{phaseLoss, "PATCH nodefeatures", changes},
+		{phaseLoss, "GET nodefeatures", changes}, // the proofs of the controller
+		{phaseLoss, "PATCH nodes/status", changes},
 		{phaseRuleNone, "GET nodes", 0},
 		{phaseRuleNone, "PATCH nodes/status", 0},
 		{phaseRuleAll, "PATCH nodes/status", nodes},
