@@ -1,0 +1,215 @@
+//go:build linux
+
+package numa
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
+)
+
+const (
+	// fullNode is the number of pods of a full node, by the kubelet's default.
+	fullNode = 110
+	// maxMemory is the maximum memory of the publisher on a full node: three quarters of the limit of its container, 32 Mi.
+	maxMemory = 24 << 20
+)
+
+// modelKubelet answers on a socket as a kubelet with a full node does: each pod has a device.
+type modelKubelet struct {
+	socket string
+	server *http.Server
+}
+
+// bytesField and numberField encode fields with the library that generated code uses.
+func bytesField(number protowire.Number, parts ...[]byte) []byte {
+	var all []byte
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), all)
+}
+
+func numberField(number protowire.Number, n uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), n)
+}
+
+// devices encodes a device near to NUMA node 0.
+func devices(id string) []byte {
+	return append(append(bytesField(1, []byte("example.com/nic")), bytesField(2, []byte(id))...), bytesField(3, bytesField(1, numberField(1, 0)))...)
+}
+
+func (k *modelKubelet) answer(w http.ResponseWriter, r *http.Request) {
+	var message []byte
+	for i := range fullNode {
+		id := fmt.Sprintf("nic-%d", i)
+		if strings.HasSuffix(r.URL.Path, "/GetAllocatableResources") {
+			message = append(message, bytesField(1, devices(id))...)
+			continue
+		}
+		container := append(bytesField(1, []byte("main")), bytesField(2, devices(id))...)
+		message = append(message, bytesField(1, bytesField(1, fmt.Appendf(nil, "pod-%d", i)), bytesField(2, []byte("default")), bytesField(3, container))...)
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...))
+	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+}
+
+// start creates the socket and answers.
+func (k *modelKubelet) start(t *testing.T) {
+	t.Helper()
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "unix", k.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	k.server = &http.Server{Handler: http.HandlerFunc(k.answer), Protocols: &protocols} //nolint:gosec // a test
+	go func() { _ = k.server.Serve(l) }()
+	t.Cleanup(k.stop)
+}
+
+// stop removes the socket.
+func (k *modelKubelet) stop() { _ = k.server.Close() }
+
+// TestThePublisherOfAFullNode runs the program with the real API server and a model of the kubelet: it repairs its object, keeps it while
+// the kubelet is away, and uses little memory.
+func TestThePublisherOfAFullNode(t *testing.T) {
+	c := testkit.Cluster(t)
+	w := &world{Cluster: c, client: testkit.Client(t, c.User)}
+	w.define(t)
+	w.addNode(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "assay-worker")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../cmd/assay-worker").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	file := filepath.Join(dir, "kubelet.yaml")
+	if err := os.WriteFile(file, []byte(kubelet), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &modelKubelet{socket: filepath.Join(dir, "kubelet.sock")}
+	k.start(t)
+	address := testkit.FreeAddress(t)
+	const name = "assay-worker-topology"
+	err := c.Run(t.Context(), cluster.Program{
+		Name: name, Path: program, Env: []string{"GOMEMLIMIT="},
+		Args: []string{
+			"topology", "-kubeconfig=" + c.Kubeconfig, "-node-name=" + nodeName, "-port=" + testkit.Port(address), "-host-paths=native",
+			"-podresources-socket=" + k.socket, "-device-plugins=" + dir, "-kubelet-config-uri=file://" + file, "-config=",
+		},
+		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, "http://"+address+"/readyz"); return err },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.Log(name))
+		}
+		_ = c.Kill(name)
+	})
+
+	w.publishesNICs(t, "once it is ready")
+	before := w.stored(t)
+	if err := w.client.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	w.publishesNICs(t, "after a deletion")
+	if err := w.client.Patch(t.Context(), w.stored(t), ctrlclient.RawPatch(types.MergePatchType, []byte(`{"zones": []}`))); err != nil {
+		t.Fatal(err)
+	}
+	w.publishesNICs(t, "after another client has edited it")
+
+	k.stop()
+	w.up(t, address, "0")
+	w.publishesNICs(t, "while the kubelet is away")
+	k.start(t)
+	w.up(t, address, "1")
+
+	pid, err := c.PID(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			t.Logf("VmHWM with %d pods: %.1f MB", fullNode, float64(kib)/1024)
+			if kib<<10 > maxMemory {
+				t.Errorf("the program used up to %d kB, more than %d MB", kib, maxMemory>>20)
+			}
+		}
+	}
+}
+
+// stored reads the object of the node.
+func (w *world) stored(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	object, err := w.read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func (w *world) read(ctx context.Context) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(v1alpha2.NodeResourceTopologyGVK)
+	return object, w.client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName}, object)
+}
+
+// publishesNICs waits until the first zone has all devices, none of which is available.
+func (w *world) publishesNICs(t *testing.T, when string) {
+	t.Helper()
+	testkit.Eventually(t, "the published topology "+when, func(ctx context.Context) error {
+		object, err := w.read(ctx)
+		if err != nil {
+			return err
+		}
+		zones, _, err := unstructured.NestedSlice(object.Object, "zones")
+		if err != nil || len(zones) == 0 {
+			return errors.Join(err, fmt.Errorf("%d zones", len(zones)))
+		}
+		resources, _, _ := unstructured.NestedSlice(zones[0].(map[string]any), "resources")
+		for _, r := range resources {
+			if r := r.(map[string]any); r["name"] == "example.com/nic" && fmt.Sprintf("%v %v", r["allocatable"], r["available"]) == fmt.Sprintf("%d 0", fullNode) {
+				return nil
+			}
+		}
+		return fmt.Errorf("resources %v", resources)
+	})
+}
+
+// up waits until the metric says whether the kubelet answers.
+func (w *world) up(t *testing.T, address, want string) {
+	t.Helper()
+	testkit.Eventually(t, "the metric of the kubelet", func(ctx context.Context) error {
+		text, err := testkit.Get(ctx, "http://"+address+"/metrics")
+		if err == nil && !strings.Contains(text, "assay_topology_kubelet_up "+want+"\n") {
+			err = errors.New(text)
+		}
+		return err
+	})
+}
