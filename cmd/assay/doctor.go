@@ -79,7 +79,7 @@ func examineUntil(cmd *cobra.Command, wait time.Duration, examine func() ([]doct
 		if wait == 0 || healthy || time.Now().Add(examineAgain).After(end) {
 			return found, err
 		}
-		text := ""
+		var text string
 		if err != nil {
 			text = err.Error()
 		} else {

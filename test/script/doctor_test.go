@@ -357,11 +357,11 @@ func (d *doctored) diagnosed(want, also string, code int) error {
 		return fmt.Errorf("the first line does not name the cause, %q:\n%s", want, out)
 	}
 	for _, line := range lines {
-		if strings.HasPrefix(line, want) {
+		switch {
+		case strings.HasPrefix(line, want):
 			found = true
-		} else if also != "" && strings.HasPrefix(line, also) {
-			continue
-		} else if strings.HasPrefix(line, "BAD ") || strings.HasPrefix(line, "WARN") {
+		case also != "" && strings.HasPrefix(line, also):
+		case strings.HasPrefix(line, "BAD "), strings.HasPrefix(line, "WARN"):
 			return fmt.Errorf("it also reports %q:\n%s", line, out)
 		}
 	}
