@@ -55,16 +55,6 @@ func (k *keeper) Status() (s Status, ok bool) {
 	return Status{NotBefore: c.Leaf.NotBefore, NotAfter: c.Leaf.NotAfter, Serial: c.Leaf.SerialNumber.Text(16)}, true
 }
 
-// DaysLeft returns the number of days until the certificate in use expires, negative after that; 0 if there is none. A metric
-// exposes it.
-func (k *keeper) DaysLeft() float64 {
-	s, ok := k.Status()
-	if !ok {
-		return 0
-	}
-	return s.NotAfter.Sub(k.clock.Now()).Hours() / 24
-}
-
 // Ready is a readiness check. It fails without a certificate, or if the certificate should have been renewed long ago and
 // expires within a day.
 func (k *keeper) Ready() error {
