@@ -167,6 +167,12 @@ test-autoscaler: build ## Scale up real Karpenter for pods that require features
 	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/kwok sigs.k8s.io/kwok/cmd/kwok
 	@go run ./test/autoscaler
 
+.PHONY: test-kueue
+test-kueue: build ## Admit a job that requires features with real Kueue (the first time compiles it: 3 to 6 minutes)
+	@echo "== Kueue: compiling it, unless it is cached"
+	@go build -C hack/kueue -ldflags='-s -w' -o $(CURDIR)/bin/kueue sigs.k8s.io/kueue/cmd/kueue
+	@go run ./test/kueue
+
 .PHONY: test-ui
 test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"
