@@ -23,6 +23,7 @@ type memory struct {
 // memo is the state of one node. Only one pass uses it at a time, since the queue never processes a name concurrently.
 type memo struct {
 	uid      types.UID
+	boot     string    // boot of the node in the last pass
 	written  string    // resourceVersion of the last write
 	nudged   time.Time // when schedulers were last notified of changed features
 	refusals map[string]refusal
@@ -112,4 +113,11 @@ func older(a, b string) bool {
 	na, errA := strconv.ParseUint(a, 10, 64)
 	nb, errB := strconv.ParseUint(b, 10, 64)
 	return errA == nil && errB == nil && na < nb
+}
+
+// boots reports whether a node has booted since the last pass.
+func (m *memo) boots(node *corev1.Node) bool {
+	before, now := m.boot, node.Status.NodeInfo.BootID
+	m.boot = now
+	return before != "" && now != before
 }

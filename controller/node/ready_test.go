@@ -136,6 +136,34 @@ func TestANodeIsReadyOnceTheFeaturesOfItsBootAreApplied(t *testing.T) {
 	w.isReady("without the setting", "")
 }
 
+// TestFlappingEndsWithABoot: a node was ready while a label of its last boot was still held, because it had changed too often before.
+func TestFlappingEndsWithABoot(t *testing.T) {
+	w := newPasses(t, withReady)
+	w.rule("r", nfdv1alpha1.Rule{
+		LabelsTemplate: "{{range .test.attr}}link={{.Value}}\n{{end}}",
+		MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "test.attr", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{
+			"link": {Op: nfdv1alpha1.MatchExists},
+		}}},
+	})
+	w.boots("b1")
+	for _, value := range []string{"a", "b", "c", "d"} {
+		w.publish(ofBoot("b1", M{"link": value}))
+		w.pass()
+		w.clock.Step(time.Second)
+	}
+	w.hasLabels("while it flaps", M{"link": "c"})
+	w.boots("b2")
+	w.publish(ofBoot("b2", M{"link": "e"}))
+	w.pass()
+	w.hasLabels("after the boot", M{"link": "e"})
+	w.isReady("after the boot", "True "+readyApplied+": All rules are applied to the features of boot b2.")
+	for _, value := range []string{"f", "g", "h"} {
+		w.publish(ofBoot("b2", M{"link": value}))
+		w.pass()
+	}
+	w.hasLabels("while it flaps again", M{"link": "g"})
+}
+
 // TestANodeWithOutputsThatWaitIsNotReady holds a removal, and then lets the node be ready although the API server rejects a key.
 func TestANodeWithOutputsThatWaitIsNotReady(t *testing.T) {
 	w := newPasses(t, withReady, func(r *Reconciler) {

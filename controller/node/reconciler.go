@@ -93,6 +93,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known.newerThan(&node) {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
 	}
+	if known.boots(&node) {
+		r.changes.Forget(node.Name) // another boot may be of another machine: what changed before it must not hold what this one has
+	}
 	r.inputs.Need(linked.Program.Reads())
 	state, err := r.inputs.Of(ctx, &node)
 	if err != nil {
