@@ -261,6 +261,14 @@ bench-scale: build ## Measure what a fleet costs a real control plane: NODES=100
 	go build -o bin/scale ./test/scale
 	bin/scale -nodes $(NODES) -save bin/scale-$(NODES).json $(SCALE_FLAGS)
 
+.PHONY: bench-fleets
+bench-fleets: build ## Measure all fleets of docs/scale.md, for an hour on a quiet machine with 20 GB: prints Markdown
+	go build -o bin/scale ./test/scale
+	bin/scale -nodes 1000 -both -idle 20s -save bin/scale-1000.json
+	bin/scale -nodes 5000 -shared -save bin/scale-5000.json
+	bin/scale -nodes 15000 -shared -shapes 200 -idle 90s -save bin/scale-15000.json
+	for nodes in 1000 5000 15000; do bin/scale -o markdown -from bin/scale-$$nodes.json; done
+
 FAULTS ?= 200
 
 # NODES of the command line; the default above is that of bench-scale.

@@ -33,6 +33,10 @@ import (
 // The registry is ready once every object that existed at the start has been processed.
 func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	guard := schema.New(mgr.GetAPIReader())
+	watcher, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, err
+	}
 	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, guard)
 	if opt.BuiltIn != "" {
 		// Load built-in rules before the registry is ready: nodes that are evaluated without them would lose their outputs.
@@ -42,7 +46,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 		}
 	}
 	everywhere := false
-	err := ctrl.NewControllerManagedBy(mgr).
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("rule-compile").
 		For(&nfdv1alpha1.NodeFeatureRule{}, builder.WithPredicates(informer.SpecChanged)).
 		WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
@@ -72,7 +76,7 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 		}
 	}
 	st := &start{rules: r, cache: mgr.GetCache()}
-	st.schema = &schema.Watch{Guard: guard, Every: opt.SchemaEvery, Changed: st.assembleAll}
+	st.schema = &schema.Watch{Guard: guard, Events: schema.WatchDefinition(watcher), Every: opt.SchemaEvery, Changed: st.assembleAll}
 	return r, errors.Join(mgr.Add(replicas.Every(st.run)), mgr.Add(replicas.Every(r.follow)))
 }
 

@@ -31,7 +31,7 @@ type Options struct {
 	BuiltIn string
 	// Requests limits the NodeFeatureRequests that are materialized.
 	Requests RequestLimits
-	// SchemaEvery is how often the CRD of NodeFeatureRule is read; 0: schema.DefaultEvery.
+	// SchemaEvery is how often the CRD of NodeFeatureRule is read if it cannot be watched; 0: schema.DefaultEvery.
 	SchemaEvery time.Duration
 }
 

@@ -82,7 +82,7 @@ the same one: the webhook must not accept what the controller rejects.
 {{- define "assay.definitionRights" -}}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
-  verbs: [get]
+  verbs: [get, list, watch]
   resourceNames: [nodefeaturerules.nfd.k8s-sigs.io]
 {{- end -}}
 

@@ -7,19 +7,24 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// DefaultEvery is the interval at which the CRD is read. An informer would notice changes at once, but would prevent the manager
-// from starting without the permission to list CRDs.
+// DefaultEvery is the interval at which the CRD is read while it cannot be watched, and the delay before it is watched again. An informer
+// would prevent the manager from starting without the permission to list CRDs.
 const DefaultEvery = 10 * time.Second
 
-// Watch reads the CRD periodically.
+// Watch reads the CRD when it changes.
 type Watch struct {
 	Guard *Guard
-	// Every is the interval between two reads. It defaults to DefaultEvery.
+	// Events opens a watch of the CRD that begins with its present state; see WatchDefinition. nil: the CRD is read every interval.
+	Events func(context.Context) (watch.Interface, error)
+	// Every is the interval between two reads if the CRD cannot be watched. It defaults to DefaultEvery.
 	Every time.Duration
 	// Changed is called when the missing fields have changed.
 	Changed func(context.Context)
@@ -37,15 +42,53 @@ var missingFields = sync.OnceValue(func() prometheus.Gauge {
 	return g
 })
 
-// Start reads the CRD until the context ends.
+// Start watches the CRD until the context ends.
 func (w *Watch) Start(ctx context.Context) error {
-	_ = wait.PollUntilContextCancel(ctx, cmp.Or(w.Every, DefaultEvery), false, func(ctx context.Context) (bool, error) {
-		if w.Look(ctx) {
-			w.Changed(ctx)
-		}
+	_ = wait.PollUntilContextCancel(ctx, cmp.Or(w.Every, DefaultEvery), true, func(ctx context.Context) (bool, error) {
+		w.follow(ctx)
 		return false, nil
 	})
 	return nil
+}
+
+// follow reads the CRD at every event until the watch ends. If it cannot be watched, follow reads it once.
+func (w *Watch) follow(ctx context.Context) {
+	read := func() {
+		if w.Look(ctx) {
+			w.Changed(ctx)
+		}
+	}
+	if w.Events == nil {
+		read()
+		return
+	}
+	events, err := w.Events(ctx)
+	if err != nil {
+		logf.FromContext(ctx).V(1).Info("Cannot watch the CustomResourceDefinition of NodeFeatureRule; reading it periodically", "error", err.Error())
+		read()
+		return
+	}
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case _, open := <-events.ResultChan():
+			if !open {
+				return
+			}
+			read()
+		}
+	}
+}
+
+// WatchDefinition returns the Events of a Watch.
+func WatchDefinition(c client.WithWatch) func(context.Context) (watch.Interface, error) {
+	return func(ctx context.Context) (watch.Interface, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(Kind)
+		return c.Watch(ctx, list, client.MatchingFields{"metadata.name": Definition})
+	}
 }
 
 // Look reads the CRD once, reports missing fields in the log and in a metric, and returns whether they have changed. If the CRD
