@@ -22,6 +22,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/arbiter"
+	"github.com/assay-project/assay/controller/baseline"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
 	"github.com/assay-project/assay/controller/compile"
@@ -185,6 +186,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	reportBuild()
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
+	statesChanged := make(chan event.GenericEvent, 1)
 	assembled, err := compile.Add(mgr, c.Assembly())
 	if err != nil {
 		return err
@@ -207,6 +209,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 		if change.Input {
 			offer(nodesChanged, "all")
 		}
+		offer(statesChanged, "all")
 	})
 	nodes.OnDevicesProblem(func() { offer(nodesChanged, "all") })
 	if c.Devices != nil {
@@ -257,6 +260,14 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				return nil
 			}
 			return shape.Add(mgr, shape.Options{Labels: c.Shapes, Policy: c.Policy, Clock: clock.RealClock{}})
+		},
+		func() error {
+			if c.Policy.Record.Instance != "" {
+				return nil // the status has one writer, the controller without an instance
+			}
+			return baseline.Add(mgr, baseline.Options{
+				Known: review.Known{Rules: c.Rules, IDs: c.IDs, Withholding: c.Withholding()}, Nodes: nodes, NodesChanged: statesChanged, Clock: clock.RealClock{},
+			})
 		},
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, nodes.Describing, c.Orphans) },

@@ -10,7 +10,6 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
-	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -24,12 +23,6 @@ const (
 	readyPending     = "RulesPending"
 	readyDrivers     = "WaitingForDrivers"
 	readyFailed      = "Failed"
-)
-
-// The feature by which the worker reports which boot of the node it has examined, and its element.
-const (
-	bootFeature = "system.boot"
-	bootElement = "id"
 )
 
 // withReady returns a plan that also says whether the node is ready for pods that need features: p is what is carried out of a wish.
@@ -61,7 +54,7 @@ func (r *Reconciler) judgeReady(j *judge, have *corev1.NodeCondition, wish, p *p
 	if own == nil {
 		return r.judgeNothing(j, have)
 	}
-	boot := bootOf(own)
+	boot := own.Spec.Features.Facts.Boot()
 	if boot == "" {
 		return nil, false // not a worker of Assay, or it does not examine the system
 	}
@@ -138,16 +131,6 @@ func (r *Reconciler) waiting(j *judge, wish, p *plan.Plan) (out []string) {
 		out = append(out, text)
 	}
 	return out
-}
-
-// bootOf returns the boot that a worker has examined; empty: it does not say.
-func bootOf(own *nodefeature.NodeFeature) string {
-	f := own.Spec.Features.Facts.Feature(bootFeature)
-	if f == nil || f.Attributes == nil {
-		return ""
-	}
-	id, _ := f.Attributes.Get(bootElement)
-	return id
 }
 
 func applied(boot string) *corev1.NodeCondition {

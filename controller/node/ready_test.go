@@ -31,7 +31,7 @@ func withReady(r *Reconciler) {
 func ofBoot(boot string, elements M) *nodefeature.NodeFeature {
 	features := map[string]facts.Feature{"test.attr": {Attributes: facts.NewAttributes(elements)}}
 	if boot != "" {
-		features[bootFeature] = facts.Feature{Attributes: facts.NewAttributes(M{bootElement: boot})}
+		features[facts.BootFeature] = facts.Feature{Attributes: facts.NewAttributes(M{facts.BootElement: boot})}
 	}
 	return published("n", features)
 }

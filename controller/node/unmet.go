@@ -59,7 +59,7 @@ func current(j *judge) bool {
 	if j.state.Own == nil {
 		return false
 	}
-	boot, now := bootOf(j.state.Own), j.node.Status.NodeInfo.BootID
+	boot, now := j.state.Own.Spec.Features.Facts.Boot(), j.node.Status.NodeInfo.BootID
 	return boot == "" || now == "" || boot == now
 }
 

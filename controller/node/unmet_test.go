@@ -51,7 +51,7 @@ func TestFeaturesOfAnEarlierBootAreNotCurrent(t *testing.T) {
 			own.Spec.Features.Facts = facts.FromMap(map[string]facts.Feature{}, nil)
 			if tc.published != "" {
 				own.Spec.Features.Facts = facts.FromMap(map[string]facts.Feature{
-					bootFeature: {Attributes: facts.NewAttributes(map[string]string{bootElement: tc.published})},
+					facts.BootFeature: {Attributes: facts.NewAttributes(map[string]string{facts.BootElement: tc.published})},
 				}, nil)
 			}
 			node := &corev1.Node{}

@@ -15,9 +15,12 @@ import (
 type Node struct {
 	// Input is the input of rules for the node.
 	Input rules.Input
-	// Unknown says that the features of the node are not those that it has now, or that there are none: its worker is not running, or has
-	// not published since the node booted. The node then never deviates.
+	// Unknown says that the features of the node may not be those that it has now: its worker is not running, or has not published since
+	// the node booted. The node then never deviates.
 	Unknown bool
+	// Unpublished says that the features do not include those of the node's worker, so that even whether matchFeatures selects the node
+	// is unknown. This is so without publishers in Input, too.
+	Unpublished bool
 }
 
 // Verdict is what a baseline says about one node, without the others. It is immutable.
@@ -64,14 +67,15 @@ func (o observed) String() string {
 	return clip.Text(o.text, maxValue)
 }
 
-// Judge returns the verdict about a node, or nil if the baseline does not select it. A node without published features is selected by its
-// labels alone, and is unknown: whether matchFeatures selects it cannot be decided.
+// Judge returns the verdict about a node, or nil if the baseline does not select it. A node whose worker has published nothing is selected by
+// its labels alone, and is unknown: whether matchFeatures selects it cannot be decided.
 func (b *Baseline) Judge(n Node) *Verdict {
 	if b.selector != nil && !b.selector.Matches(labels.Set(n.Input.Node.Labels)) {
 		return nil
 	}
-	unknown := n.Unknown || len(n.Input.Publishers) == 0
-	if b.match != nil && len(n.Input.Publishers) > 0 {
+	unpublished := n.Unpublished || len(n.Input.Publishers) == 0
+	unknown := n.Unknown || unpublished
+	if b.match != nil && !unpublished {
 		ok, err := b.match.Eval(n.Input, nil)
 		if !ok && err == nil {
 			return nil
