@@ -187,7 +187,9 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	statusChanged := make(chan event.GenericEvent, statusBuffer)
 	rulesChanged, nodesChanged := make(chan event.GenericEvent, 1), make(chan event.GenericEvent, 1)
 	statesChanged := make(chan event.GenericEvent, 1)
-	assembled, err := compile.Add(mgr, c.Assembly())
+	rulesOf := c.Assembly()
+	rulesOf.Baselines = c.Policy.Record.Instance == "" // the status has one writer, too
+	assembled, err := compile.Add(mgr, rulesOf)
 	if err != nil {
 		return err
 	}

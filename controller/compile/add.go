@@ -28,6 +28,7 @@ import (
 //   - NodeFeatureRuleTemplates, and Secrets and ConfigMaps in the manager's namespace, to compile the objects again that refer
 //     to one that has changed.
 //   - NodeFeatureRequests, if some are materialized: their requirements are rules too.
+//   - NodeBaselines, if their conditions are set on Nodes: these are rules too.
 //   - the directory of built-in rules, and the CRD of NodeFeatureRule.
 //
 // The registry is ready once every object that existed at the start has been processed.
@@ -75,7 +76,17 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 			return nil, err
 		}
 	}
-	st := &start{rules: r, cache: mgr.GetCache()}
+	if opt.Baselines {
+		err = ctrl.NewControllerManagedBy(mgr).
+			Named("baseline-compile").
+			For(&assayv1alpha1.NodeBaseline{}, builder.WithPredicates(informer.SpecChanged)).
+			WithOptions(controller.Options{NeedLeaderElection: &everywhere}).
+			Complete(reconcile.Func(r.condition))
+		if err != nil {
+			return nil, err
+		}
+	}
+	st := &start{rules: r, cache: mgr.GetCache(), baselines: opt.Baselines}
 	st.schema = &schema.Watch{Guard: guard, Events: schema.WatchDefinition(watcher), Every: opt.SchemaEvery, Changed: st.assembleAll}
 	return r, errors.Join(mgr.Add(replicas.Every(st.run)), mgr.Add(replicas.Every(r.follow)))
 }

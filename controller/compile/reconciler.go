@@ -20,6 +20,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	BuiltIn string
 	// Requests limits the NodeFeatureRequests that are materialized.
 	Requests RequestLimits
+	// Baselines sets the conditions of NodeBaselines on Nodes.
+	Baselines bool
 	// SchemaEvery is how often the CRD of NodeFeatureRule is read if it cannot be watched; 0: schema.DefaultEvery.
 	SchemaEvery time.Duration
 }
@@ -213,6 +216,9 @@ func (r *Rules) share(ctx context.Context) (changed []string, err error) {
 func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error) {
 	if namespace, request, ok := requirements.RequestOf(name); ok {
 		return r.request(ctx, client.ObjectKey{Namespace: namespace, Name: request})
+	}
+	if name, ok := baseline.Of(name); ok {
+		return r.baseline(ctx, name)
 	}
 	var obj nfdv1alpha1.NodeFeatureRule
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)

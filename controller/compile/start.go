@@ -16,6 +16,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -25,6 +26,8 @@ type start struct {
 	rules  *Rules
 	cache  cache.Cache
 	schema *schema.Watch
+	// baselines: see Options.Baselines.
+	baselines bool
 }
 
 // retryStart is the delay before objects are read again that could not be read at startup.
@@ -52,6 +55,9 @@ func (s *start) run(ctx context.Context) error {
 // filled and would miss an object that is deleted between that time and its first list.
 func (s *start) hearOfRemovals(ctx context.Context) error {
 	err := s.onDelete(ctx, &nfdv1alpha1.NodeFeatureRule{}, func(name string) string { return name })
+	if err == nil && s.baselines {
+		err = s.onDelete(ctx, &assayv1alpha1.NodeBaseline{}, baseline.RuleName)
+	}
 	if err != nil || !s.rules.Materializes() {
 		return err
 	}
@@ -85,11 +91,26 @@ func (s *start) assembleAll(ctx context.Context) {
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
 	}
+	if s.baselines {
+		s.assembleBaselines(ctx)
+	}
 	if !s.rules.Materializes() {
 		return
 	}
 	for _, name := range s.requests(ctx) {
 		s.assemble(ctx, name)
+	}
+}
+
+func (s *start) assembleBaselines(ctx context.Context) {
+	var list assayv1alpha1.NodeBaselineList
+	if err := s.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot list baselines") // the cache has been filled before
+		return
+	}
+	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeBaseline) int { return assembly.OldestFirst(&a, &b) })
+	for i := range list.Items {
+		s.assemble(ctx, baseline.RuleName(list.Items[i].Name))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
+	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -124,13 +126,14 @@ func (r *Reconciler) unseenDevices(_ context.Context, p *plan.Plan, j *judge) (*
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another value is
-// no loss: a rolling upgrade of the kernel changes values on all nodes.
+// no loss: a rolling upgrade of the kernel changes values on all nodes. The condition of a NodeBaseline that is no longer True is one:
+// other programs keep pods off nodes because of it.
 func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step
 	var names []string
 	unknown := false
 	for _, s := range p.Steps {
-		if s.Op != plan.Remove || s.Mark || r.switchedOff(s) {
+		if s.Op != plan.Remove && !j.gates(s) || s.Mark || r.switchedOff(s) {
 			continue
 		}
 		if cause := j.why(s); cause != provenance.Rules {
@@ -163,6 +166,20 @@ func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.
 	}
 	r.reportHeld(ctx, j, hold.Removal, why, held, j.describe)
 	return p.Without(func(s plan.Step) bool { return slices.Contains(names, name(s)) }), wait
+}
+
+// gates reports whether a step changes the condition of a NodeBaseline from True to another status.
+func (j *judge) gates(s plan.Step) bool {
+	const conforms = string(corev1.ConditionTrue) + " "
+	if s.Kind != keys.Condition || s.Op != plan.Change || !strings.HasPrefix(s.Old, conforms) || strings.HasPrefix(s.New, conforms) {
+		return false
+	}
+	set, ok := j.outcome.Giver(s.Kind, s.Key)
+	if !ok {
+		return false
+	}
+	_, ok = baseline.Of(set.Name)
+	return ok
 }
 
 // flapping leaves flapping keys alone unless the rules caused the change.
