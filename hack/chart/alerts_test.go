@@ -70,6 +70,10 @@ var states = map[string]struct{ fires, silent []string }{
 		[]string{`apiserver_admission_webhook_fail_open_count{name="webhook.example.com"} 0+1x120`,
 			`apiserver_admission_webhook_rejection_count{name="rules.assay.dev",error_type="no_error"} 0+1x120`},
 	},
+	"AssayNodesDeviate": {
+		[]string{`assay_baseline_nodes{baseline="b",state="deviating"} 1+0x120`},
+		[]string{"assay_baseline_nodes{baseline=\"b\",state=\"deviating\"} 0+0x120\nassay_baseline_nodes{baseline=\"b\",state=\"unknown\"} 3+0x120"},
+	},
 	"AssayExtenderDoesNotKnow": {[]string{`assay_extender_synced{pod="e"} 0+0x120`}, []string{`assay_extender_synced{pod="e"} 1+0x120`}},
 	"AssayExtenderFails": {
 		[]string{"assay_extender_request_duration_seconds_count{result=\"ok\"} 0+97x120\nassay_extender_request_duration_seconds_count{result=\"failed\"} 0+3x120"},
