@@ -80,7 +80,7 @@ func RuleOf(o *assayv1alpha1.NodeBaseline) *nfdv1alpha1.NodeFeatureRule {
 // variable returns the name of the variable of a check. Variables of all objects are in rule.matched, which no rule should read for these.
 func variable(i int) string { return fmt.Sprintf("assay_baseline_%d", i) }
 
-// literal returns a text in which braces are not expressions.
+// literal returns a string in which braces are not expressions.
 func literal(text string) string { return strings.NewReplacer("{", "(", "}", ")").Replace(text) }
 
 // empty returns the condition that a value is empty, or with invert that it is not.
