@@ -111,10 +111,15 @@ func (w *watch) put(p *corev1.Pod) {
 	if w.pods[p.Spec.NodeName] == nil {
 		w.pods[p.Spec.NodeName] = map[types.UID]*corev1.Pod{}
 	}
-	if w.losses != nil && w.pods[p.Spec.NodeName][p.UID] == nil {
+	if w.pods[p.Spec.NodeName][p.UID] == nil && asks(p) {
 		w.mark(p.Spec.NodeName) // the node may have lost the features before this watch delivered the pod
 	}
 	w.pods[p.Spec.NodeName][p.UID] = p
+}
+
+// asks reports whether a pod may have requirements that lacks evaluates.
+func asks(p *corev1.Pod) bool {
+	return len(p.Annotations) > 0 || p.Labels[assayv1alpha1.FeatureRequestLabel] != "" // slimPod keeps the annotations of requirements only
 }
 
 func (w *watch) drop(p *corev1.Pod) {

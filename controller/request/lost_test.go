@@ -1,0 +1,45 @@
+package request
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/podrequirements"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Where no node is tainted, a pod that the watch delivered after its node had lost the feature got no Event.
+func TestAPodThatArrivesAfterTheLossGetsAnEvent(t *testing.T) {
+	view := index.New()
+	view.Put(index.Node{Input: rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.New(&nfdv1alpha1.Features{}, nil)}})
+	view.SetSynced()
+	events := record.NewFakeRecorder(2)
+	w := newWatch(view, podrequirements.New(rules.Options{}), events, Options{})
+	w.touch("n")
+	w.look() // the node has lost the feature
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "asks", UID: "1", Annotations: map[string]string{
+		assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.cpuid}]",
+	}}}
+	p.Spec.NodeName = "n"
+	w.put(p)
+	w.look()
+	select {
+	case event := <-events.Events:
+		if !strings.Contains(event, ReasonFeaturesLost) || !strings.Contains(event, "node n lacks cpu.cpuid") {
+			t.Errorf("the Event is %q", event)
+		}
+	default:
+		t.Fatal("there is no Event")
+	}
+	if w.put(p); len(w.dirty) > 0 {
+		t.Error("an update of a known pod causes a check")
+	}
+}
