@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,9 @@ import (
 	"github.com/assay-project/assay/settings/settingstest"
 )
 
-// installation serves a Deployment of each component, which has the arguments and mounts the configuration file.
-func installation(t *testing.T, file string, args ...string) *cluster.Client {
+// installation serves a Deployment of each component, which has the arguments and mounts the configuration file, and empty lists. It returns
+// its URL.
+func installation(t *testing.T, file string, args ...string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any
@@ -41,26 +43,31 @@ func installation(t *testing.T, file string, args ...string) *cluster.Client {
 		case strings.HasSuffix(r.URL.Path, "/namespaces/ns/configmaps/assay"):
 			answer = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "assay"}, Data: map[string]string{"nfd-master.conf": file}}
 		default:
-			http.NotFound(w, r)
-			return
+			answer = metav1.List{}
 		}
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			t.Error(err)
 		}
 	}))
 	t.Cleanup(server.Close)
-	return client(t, server.URL)
+	return server.URL
 }
 
-func client(t *testing.T, url string) *cluster.Client {
+// connect gives flags the address of an API server.
+func connect(t *testing.T, f *cluster.Flags, url string) *cluster.Flags {
 	t.Helper()
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
-	f, flags := cluster.Flags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.Register(flags)
 	if err := flags.Parse([]string{"--server=" + url}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := f.Connect()
+	return f
+}
+
+func client(t *testing.T, url string) *cluster.Client {
+	t.Helper()
+	c, err := connect(t, &cluster.Flags{}, url).Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +94,8 @@ func TestEachSettingOfAnInstallationIsInForce(t *testing.T) {
 			if _, err := f.Change(want); err != nil {
 				t.Fatal(err)
 			}
-			c := installation(t, o.File, args...)
+			url := installation(t, o.File, args...)
+			c := client(t, url)
 			for _, component := range []string{"controller", "webhook"} {
 				got, err := readInstalled(t.Context(), c, "", component, "")
 				if err != nil || got == nil || !got.Equal(want) {
@@ -103,6 +111,17 @@ func TestEachSettingOfAnInstallationIsInForce(t *testing.T) {
 			w.installed = true
 			if !reflect.DeepEqual(w.opt, want.Rules()) || !reflect.DeepEqual(w.policy(), want.Gather("ns")) || w.withholding() != want.Withholding() {
 				t.Errorf("verbs evaluate with %+v, %+v, %+v", w.opt, w.policy(), w.withholding())
+			}
+			lint, cmd := &lintFlags{cluster: true}, &cobra.Command{}
+			connect(t, &lint.connect, url)
+			cmd.SetContext(t.Context())
+			cmd.SetErr(t.Output())
+			review, err := lint.known(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(review.Rules, want.Rules()) || review.DefaultTemplate != want.DefaultTemplate || review.Withholding != want.Withholding() {
+				t.Errorf("lint reviews with %+v, the template %q, %+v", review.Rules, review.DefaultTemplate, review.Withholding)
 			}
 		})
 	}
