@@ -105,6 +105,9 @@ func (w *world) editRule(i int) {
 	w.writeRule(i, one(w.tape, 0, 1, 2, 3, 4, 5, sharing, 7, 8, 9, 10, 11, 12, 13, 14, sharing), fmt.Sprint(w.n(2)))
 }
 
+// ofThird is the number of the rule that reads the facts of third parties.
+const ofThird = 1
+
 // sharing is the form of rules that give the same key.
 const sharing = 6
 
@@ -124,8 +127,8 @@ func (w *world) writeRule(i, form int, value string) {
 // rule returns a random rule.
 func (w *world) rule(i, form int, value string) object {
 	attribute := fmt.Sprintf("a%d", i%w.attributes)
-	if i == 1 {
-		attribute = "v" // from a third party
+	if i == ofThird {
+		attribute = "v"
 	}
 	has := func(feature, name string, expression object) []any {
 		return []any{object{"feature": feature, "matchExpressions": object{name: expression}}}

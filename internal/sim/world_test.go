@@ -189,9 +189,14 @@ func (w *world) takeOver(p *program) {
 	if !p.synced || p.stopping || len(list) == 0 {
 		return
 	}
-	w.omitted = resource + " " + one(w.tape, list...)["metadata"].(object)["name"].(string)
+	name := one(w.tape, list...)["metadata"].(object)["name"].(string)
+	w.omitted = resource + " " + name
 	w.stop(p)
-	if w.n(2) == 1 {
+	switch third := resource == "nodefeatures" && w.server.Get("nodes", "", name) == nil; {
+	case w.n(2) == 0:
+	case third: // the next version of the rule that reads the facts of third parties gives its key, too
+		w.writeRule(ofThird, w.n(4), fmt.Sprint(w.n(2)))
+	default:
 		w.editRule(w.n(3))
 	}
 	w.boot()
