@@ -47,7 +47,8 @@ var expectations = map[string]expected{
 			"ConfigMap/assay-manager data":                                                        map[string]any{"nfd-master.conf": "{}\n"},
 			"ValidatingAdmissionPolicyBinding/assay-node-bound-publishing spec.validationActions": []any{"Deny"},
 			"ValidatingAdmissionPolicyBinding/assay-node-writes spec.validationActions":           []any{"Deny"},
-			"NetworkPolicy/assay-worker spec.ingress":                                             []any{},
+			"NetworkPolicy/assay-worker spec.policyTypes":                                         []any{"Ingress", "Egress"},
+			"NetworkPolicy/assay-worker spec.ingress":                                             nil,
 			"NetworkPolicy/assay-webhook spec.ingress.0.ports.0.port":                             "webhook",
 		},
 		notes: []string{

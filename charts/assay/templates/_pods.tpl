@@ -230,6 +230,8 @@ spec:
     matchLabels:
       {{- include "assay.selector" . | nindent 6 }}
   policyTypes: [Ingress, Egress]
+  {{- /* Without rules, ingress is left out: the API server stores no empty list, and would count each apply of one as a change. */}}
+  {{- if or .ports .values.networkPolicy.ingress }}
   ingress:
     {{- if .ports }}
     - ports:
@@ -240,9 +242,7 @@ spec:
     {{- with .values.networkPolicy.ingress }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-    {{- if not (or .ports .values.networkPolicy.ingress) }}
-    []
-    {{- end }}
+  {{- end }}
   egress:
     - ports:
         - {protocol: TCP, port: 443}
