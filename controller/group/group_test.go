@@ -19,7 +19,7 @@ func TestStatusIsCutAndSaysSo(t *testing.T) {
 		for i := range count {
 			members = append(members, fmt.Sprintf("node-%05d", i))
 		}
-		s := status(&nfdv1alpha1.NodeFeatureGroup{}, &program{}, members)
+		s := status(&nfdv1alpha1.NodeFeatureGroup{}, &program{}, members, "")
 		if len(s.Nodes) != want.names || *s.Count != int32(count) {
 			t.Errorf("%d members: the status names %d and counts %d, want %d and all", count, len(s.Nodes), *s.Count, want.names)
 		}
