@@ -144,7 +144,8 @@ Pod ml/possible requires features with annotation assay.dev/required-features.
 Node c:
   required  annotation assay.dev/required-features  not met: cpu.cpuid/AMX is missing
 `, 0},
-		"stale": {[]string{"batch/any", "--node", "c", "-o", "wide"}, `Pod batch/any requires features with policy fresh.
+		"stale": {[]string{"batch/any", "--node", "c", "-o", "wide"}, `NodeFeatureSchedulingPolicy fresh: not served: the default scheduler does not check it unless the extender is attached to it.
+Pod batch/any requires features with policy fresh.
 2 of 3 nodes meet the requirements: a, b
 1 node: node feature requirement not met: its features are stale
     c
