@@ -43,7 +43,7 @@ func TestArgoCDKnowsTheHealthOfEachKind(t *testing.T) {
 			}
 		}
 	}
-	if kinds != len(cm.Data) || kinds != 5 {
+	if kinds != len(cm.Data) || kinds != 6 {
 		t.Errorf("%d kinds have a status, and there are %d checks", kinds, len(cm.Data))
 	}
 }
