@@ -186,7 +186,7 @@ func TestNaiveEvaluation(t *testing.T) {
 			now = now.Add(time.Minute)
 			name := fmt.Sprintf("n%02d", r.IntN(14))
 			switch n := fleet[name]; {
-			case r.IntN(8) == 0:
+			case r.IntN(9) == 0:
 				spec = draw()
 			case n == nil:
 				fleet[name] = join()

@@ -59,14 +59,14 @@ type Requirements struct {
 }
 
 // Reads returns the features that the requirements and preferences read, some of them more than once.
-func (r *Requirements) Reads() (out []string) {
-	if r == nil {
+func (a *Requirements) Reads() (out []string) {
+	if a == nil {
 		return nil
 	}
-	for _, q := range r.Required {
-		out = append(out, q.Reads()...)
+	for _, r := range a.Required {
+		out = append(out, r.Reads()...)
 	}
-	for _, p := range r.Preferred {
+	for _, p := range a.Preferred {
 		out = append(out, p.Reads()...)
 	}
 	return out

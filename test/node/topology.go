@@ -102,7 +102,7 @@ func publishTopology(ctx context.Context, s *story) error {
 	if _, err := s.show(ctx, args...); err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones("", 0, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones("", 0)...); err != nil {
 		return err
 	}
 	t, err := s.topologyObject(ctx)
@@ -142,8 +142,8 @@ func publishTopology(ctx context.Context, s *story) error {
 }
 
 // zones returns the expected resources, as capacity, allocatable and available amount: with devices, and with what a pod holds of the
-// second NUMA node, and a Job of the first one.
-func (s *story) zones(devices string, exclusive, job int64) []string {
+// second NUMA node.
+func (s *story) zones(devices string, exclusive int64) []string {
 	if !managed() {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (s *story) zones(devices string, exclusive, job int64) []string {
 	}
 	lines := []string{
 		fmt.Sprintf("node-0 cpu %d %d %d", first, first-1, first-1), // one is reserved
-		fmt.Sprintf("node-0 memory %d %d %d", nodeMemory, nodeMemory-evictMemory, nodeMemory-evictMemory-job*(32<<20)),
+		fmt.Sprintf("node-0 memory %d %d %d", nodeMemory, nodeMemory-evictMemory, nodeMemory-evictMemory),
 		fmt.Sprintf("node-1 cpu %d %d %d", second, second, int64(second)-exclusive),
 		fmt.Sprintf("node-1 memory %d %d %d", nodeMemory, nodeMemory, nodeMemory-exclusive*(64<<20)),
 	}
@@ -199,7 +199,7 @@ func holdResources(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones(nic, 0, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones(nic, 0)...); err != nil {
 		return fmt.Errorf("with a device plug-in that started late: %w", err)
 	}
 	s.note("the devices of a plug-in that started after the publisher are in its zones")
@@ -207,7 +207,7 @@ func holdResources(ctx context.Context, s *story) error {
 	if _, err := s.showInput(ctx, exclusivePod, "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones(nic, 1, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones(nic, 1)...); err != nil {
 		return fmt.Errorf("with a pod: %w", err)
 	}
 	s.figure("a pod's exclusive CPU is taken from its zone %.1f s after kubectl apply began", time.Since(began).Seconds())
@@ -220,14 +220,14 @@ func holdResources(ctx context.Context, s *story) error {
 	if err := s.registered(ctx, 2); err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones(nic, 1, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones(nic, 1)...); err != nil {
 		return fmt.Errorf("after the kubelet has restarted: %w", err)
 	}
 	s.note("the kubelet has restarted, and the zones are the same")
 	if _, err := s.show(ctx, "kubectl", "delete", "pod", "exclusive", "-n", "default", "--wait=false"); err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones(nic, 0, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones(nic, 0)...); err != nil {
 		return fmt.Errorf("without the pod: %w", err)
 	}
 	return nil
@@ -256,7 +256,7 @@ func finishJob(ctx context.Context, s *story) error {
 	if _, err := s.Kubectl(ctx, "wait", "job/finished", "-n", "default", "--for=condition=Complete", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
-	if err := s.publishes(ctx, s.zones(nic, 0, 0)...); err != nil {
+	if err := s.publishes(ctx, s.zones(nic, 0)...); err != nil {
 		return err
 	}
 	err := cluster.WaitFor(ctx, "the fingerprint without the Job's pod", func(ctx context.Context) error {

@@ -176,7 +176,7 @@ func (d *Devices) Start(ctx context.Context) error {
 	for logged := ""; ; {
 		err, absent := d.served(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was stopped
 		}
 		if d.setProblem(err, absent); err == nil {
 			break
