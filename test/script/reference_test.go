@@ -35,20 +35,24 @@ var examplesThatFind = map[string]string{
 const (
 	needsRegistry     = "it needs a registry with an image; image.txtar runs it"
 	needsMaterialized = "it needs a controller that has given the request a label; TestDocumentation of test/scheduling runs it"
+	needsShapes       = "it needs NodeShapes and the files of a user; export.txtar runs it"
 )
 
 // examplesNotRun lists the beginnings of examples that the test does not run, with the reason.
 var examplesNotRun = map[string]string{
-	"assay compat validate-node":             needsRegistry,
-	"assay image":                            needsRegistry,
-	"assay request selector":                 needsMaterialized,
-	"kubectl patch deployment train":         needsMaterialized,
-	"assay explain gpu-1 feature.node":       "it needs a worker that publishes this label; explain.txtar runs it",
-	"assay doctor --wait":                    "it waits for an installation; TestDoctorWaits runs it",
-	"assay topology":                         "it needs published topologies; TestTopology runs it",
-	"assay ui":                               "it serves pages until it is interrupted; ui.txtar and the tests of cmd/assay/ui run it",
-	"helm template":                          "Helm and a chart of the user are not there; lint.txtar checks standard input",
-	"assay export --for karpenter | kubectl": "it needs the definitions of Karpenter; karpenter/export.txtar runs it",
+	"assay compat validate-node":               needsRegistry,
+	"assay image":                              needsRegistry,
+	"assay request selector":                   needsMaterialized,
+	"kubectl patch deployment train":           needsMaterialized,
+	"assay explain gpu-1 feature.node":         "it needs a worker that publishes this label; explain.txtar runs it",
+	"assay doctor --wait":                      "it waits for an installation; TestDoctorWaits runs it",
+	"assay topology":                           "it needs published topologies; TestTopology runs it",
+	"assay ui":                                 "it serves pages until it is interrupted; ui.txtar and the tests of cmd/assay/ui run it",
+	"helm template":                            "Helm and a chart of the user are not there; lint.txtar checks standard input",
+	"assay export --for karpenter | kubectl":   "it needs the definitions of Karpenter; karpenter/export.txtar runs it",
+	"assay export --for cluster-api --from":    needsShapes,
+	"assay export --for cluster-autoscaler -o": needsShapes,
+	"assay export --for kueue":                 needsShapes,
 }
 
 // TestExamplesOfTheReferenceRun runs each example of docs/cli.md with the files of reference/files.txtar, against a cluster with the
