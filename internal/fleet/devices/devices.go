@@ -59,11 +59,19 @@ type Devices struct {
 	synced bool                   // every slice has been read once
 	slices map[string]placed      // by name
 	nodes  map[string]*remembered // by name
+	left   []departed             // nodes without slices that were not evaluated, by time
+}
+
+// departed is a node that lost its last slice before it was evaluated.
+type departed struct {
+	node string
+	at   time.Time
 }
 
 // placed is a slice of a node.
 type placed struct {
-	node, version string // the resourceVersion of the object
+	node, version string    // the resourceVersion of the object
+	owner         types.UID // of the Node that owns it; empty: none does
 	slice         facts.Slice
 }
 
@@ -78,10 +86,11 @@ type remembered struct {
 
 type poolKey struct{ driver, name string }
 
-// pool is the last complete content of a pool, and since when the pool has not been complete; zero: it is.
+// pool is the last complete content of a pool, whether it is complete now, and since when it was seen not to be; zero: it is, or was.
 type pool struct {
 	facts.Pool
 	since time.Time
+	owner types.UID // of the Node that owns its slices; empty: not all have the same one
 }
 
 // State is what is known of the devices of a node.
@@ -233,6 +242,7 @@ func (d *Devices) Update(object any) error {
 	}
 	d.mu.Lock()
 	changed := d.put(s)
+	d.remember(changed...)
 	d.mu.Unlock()
 	d.notify(changed...)
 	return nil
@@ -246,6 +256,7 @@ func (d *Devices) Delete(object any) error {
 	}
 	d.mu.Lock()
 	changed := d.drop(s.Name)
+	d.remember(changed...)
 	d.mu.Unlock()
 	d.notify(changed...)
 	return nil
@@ -275,6 +286,7 @@ func (d *Devices) Replace(objects []any, _ string) error {
 			}
 		}
 	}
+	d.remember(slices.Sorted(maps.Keys(changed))...)
 	if !d.synced { // what no slice describes has no devices, and this was unknown
 		d.synced = true
 		for node := range d.nodes {
@@ -303,12 +315,12 @@ func (d *Devices) put(s *resourcev1.ResourceSlice) (changed []string) {
 	delete(d.ignore, s.Name)
 	if before, ok := d.slices[s.Name]; ok {
 		if before.node == node && before.slice == slice {
-			d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
+			d.slices[s.Name] = placed{node, s.ResourceVersion, ownerOf(s), slice}
 			return nil
 		}
 		changed = d.remove(s.Name)
 	}
-	d.slices[s.Name] = placed{node, s.ResourceVersion, slice}
+	d.slices[s.Name] = placed{node, s.ResourceVersion, ownerOf(s), slice}
 	d.of(node).slices[s.Name] = slice
 	return append(changed, node)
 }
@@ -333,6 +345,89 @@ func (d *Devices) remove(name string) []string {
 	return []string{before.node}
 }
 
+// ownerOf returns the UID of the Node that owns a slice.
+func ownerOf(s *resourcev1.ResourceSlice) types.UID {
+	for _, o := range s.OwnerReferences {
+		if o.APIVersion == "v1" && o.Kind == "Node" {
+			return o.UID
+		}
+	}
+	return ""
+}
+
+// remember stores the complete pools of nodes whose slices have changed, and since when the others have not been complete. It does not wait
+// until the nodes are evaluated: that may fail for hours, and a standby does not.
+func (d *Devices) remember(nodes ...string) {
+	now := d.opt.Clock.Now()
+	for _, node := range nodes {
+		m := d.nodes[node]
+		if m == nil {
+			continue
+		}
+		d.observe(m)
+		if m.uid == "" { // otherwise the grace period begins with the next look
+			m.begin(now)
+		}
+		if m.uid == "" && len(m.slices) == 0 && len(m.pools) > 0 {
+			d.left = append(d.left, departed{node, now})
+		}
+	}
+	for ; len(d.left) > 0 && now.Sub(d.left[0].at) >= d.opt.Grace; d.left = d.left[1:] {
+		m := d.nodes[d.left[0].node]
+		if m == nil || m.uid != "" || len(m.slices) > 0 {
+			continue
+		}
+		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return now.Sub(p.since) >= d.opt.Grace })
+		if len(m.pools) == 0 {
+			delete(d.nodes, d.left[0].node)
+		}
+	}
+}
+
+// observe stores the complete pools of a node, and returns all that its slices describe.
+func (d *Devices) observe(m *remembered) []facts.Pool {
+	list := facts.Pools(m.sorted())
+	for _, p := range m.pools {
+		p.Complete = false
+	}
+	for _, l := range list {
+		key := poolKey{l.Driver, l.Name}
+		if !l.Complete {
+			continue
+		}
+		if before := m.pools[key]; before == nil || !slices.Equal(before.Devices, l.Devices) {
+			m.facts = nil // for Prove: what was evaluated is older
+		}
+		m.pools[key] = &pool{Pool: l, owner: d.ownerOf(m, key)}
+	}
+	return list
+}
+
+// begin starts the grace period of the pools that are not complete.
+func (m *remembered) begin(now time.Time) {
+	for _, p := range m.pools {
+		if !p.Complete && p.since.IsZero() {
+			p.since = now
+		}
+	}
+}
+
+// ownerOf returns the UID of the Node that owns all slices of a pool.
+func (d *Devices) ownerOf(m *remembered, key poolKey) (owner types.UID) {
+	first := true
+	for name, s := range m.slices {
+		if s.Driver != key.driver || s.Pool != key.name {
+			continue
+		}
+		if o := d.slices[name].owner; first {
+			owner, first = o, false
+		} else if o != owner {
+			return ""
+		}
+	}
+	return owner
+}
+
 func (d *Devices) of(node string) *remembered {
 	m := d.nodes[node]
 	if m == nil {
@@ -353,7 +448,8 @@ func (d *Devices) notify(nodes ...string) {
 	}
 }
 
-// Forget drops what is remembered of a deleted Node.
+// Forget drops what is remembered of a deleted Node. Pools that a Node owns stay for the grace period: a list may have lacked that Node, or
+// they are those of the next one of this name.
 func (d *Devices) Forget(node string) {
 	if d == nil {
 		return
@@ -361,10 +457,12 @@ func (d *Devices) Forget(node string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if m := d.nodes[node]; m != nil {
-		m.uid, m.pools = "", map[poolKey]*pool{}
-		if len(m.slices) == 0 {
+		m.uid = ""
+		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return p.owner == "" })
+		if len(m.slices) == 0 && len(m.pools) == 0 {
 			delete(d.nodes, node)
 		}
+		d.remember(node)
 	}
 }
 
@@ -386,25 +484,18 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	}
 	m := d.of(node)
 	if m.uid != uid {
-		m.uid, m.pools = uid, map[poolKey]*pool{} // those of another machine with this name
+		m.uid = uid
+		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return p.owner != uid }) // those of another machine with this name
 	}
 	if !d.synced {
 		return s
 	}
-	list := facts.Pools(m.sorted())
-	for i := range list {
-		key := poolKey{list[i].Driver, list[i].Name}
-		if list[i].Complete {
-			m.pools[key] = &pool{Pool: list[i]}
-		}
-	}
+	list := d.observe(m)
+	m.begin(now)
 	for key, p := range m.pools {
 		i := slices.IndexFunc(list, func(l facts.Pool) bool { return l.Driver == key.driver && l.Name == key.name })
 		if i >= 0 && list[i].Complete {
 			continue
-		}
-		if p.since.IsZero() {
-			p.since = now
 		}
 		left := d.opt.Grace - now.Sub(p.since)
 		if left <= 0 {

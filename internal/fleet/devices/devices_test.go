@@ -9,6 +9,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/assay-project/assay/internal/fleet/devices"
@@ -145,6 +146,56 @@ func TestAnotherMachineOfThatNameHasNoneOfTheDevices(t *testing.T) {
 	}
 	w.Forget("n")
 	w.want("deleted and created", "")
+}
+
+// ownedSlice returns a ResourceSlice of node n that a Node owns.
+func ownedSlice(owner types.UID, count int) *resourcev1.ResourceSlice {
+	s := slice("a", "gpu", 1, 1, count)
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: owner}}
+	return s
+}
+
+// Pools were remembered when a node was evaluated. In a process that had not evaluated it, because it was a standby or because a NodeFeature
+// could not be read, they were gone with their slices (found by seeds 558, 982 and 1974 of the simulator).
+func TestANodeThatWasNotEvaluatedKeepsItsDevices(t *testing.T) {
+	gpu := ownedSlice("uid", 8)
+	w := newWorld(t, gpu)
+	w.clock.Step(2 * grace)
+	w.do(w.Delete(gpu))
+	w.clock.Step(grace - time.Second)
+	if s := w.want("within the grace period", "gpu 8 false"); s.Held != time.Second {
+		t.Errorf("held for %s, want 1s", s.Held)
+	}
+	w.clock.Step(time.Second)
+	w.want("after it", "")
+}
+
+// Seed 1914: the pool was complete for a moment between two looks at the node.
+func TestAPoolThatWasCompleteBetweenTwoLooksKeepsItsDevices(t *testing.T) {
+	w := newWorld(t, slice("a", "gpu", 1, 1, 0))
+	w.want("at first", "gpu 0 true")
+	gpu := slice("a", "gpu", 2, 1, 8)
+	w.do(w.Update(gpu))
+	w.do(w.Delete(gpu))
+	w.want("while the driver is away", "gpu 8 false")
+}
+
+// Seed 1618: the list of Nodes lacked the node, so that it was forgotten.
+func TestANodeThatAListLackedKeepsItsDevices(t *testing.T) {
+	gpu := ownedSlice("uid", 8)
+	w := newWorld(t, gpu)
+	w.Forget("n")
+	w.do(w.Delete(gpu))
+	w.Forget("n")
+	w.want("when the node is there", "gpu 8 false")
+}
+
+func TestDevicesOfADeletedNodeAreNotThoseOfTheNextOne(t *testing.T) {
+	gpu := ownedSlice("deleted", 8)
+	w := newWorld(t, gpu)
+	w.Forget("n")
+	w.do(w.Delete(gpu))
+	w.want("the next Node", "")
 }
 
 func TestListAfterAnOutageIsACompleteAnswer(t *testing.T) {
