@@ -181,6 +181,7 @@ func (c *checker) devices(change apiserver.Change, value string, has, removed bo
 	from := max(p.began, p.floor["resourceslices"])
 	states := c.poolOf(change.Key)
 	var known time.Time // until when the pool was complete before
+	none := false       // it had no devices then
 	for i, s := range states {
 		current := s.ended.IsZero() || states[i+1].revision > from
 		switch {
@@ -189,11 +190,12 @@ func (c *checker) devices(change apiserver.Change, value string, has, removed bo
 		case has || !current:
 		case s.complete && s.devices == 0:
 			return
-		case !s.complete && time.Since(known) >= settings.DefaultRemovalGracePeriod:
+		case !s.complete && (none || time.Since(known) >= settings.DefaultRemovalGracePeriod):
+			// The last complete pool may have had no devices, and the process been unable to write the node until now (found by seed 902).
 			return
 		}
 		if s.complete {
-			known = s.ended
+			known, none = s.ended, s.devices == 0
 		}
 	}
 	if has {
