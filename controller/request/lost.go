@@ -111,7 +111,7 @@ func (w *watch) put(p *corev1.Pod) {
 	if w.pods[p.Spec.NodeName] == nil {
 		w.pods[p.Spec.NodeName] = map[types.UID]*corev1.Pod{}
 	}
-	if w.pods[p.Spec.NodeName][p.UID] == nil && asks(p) {
+	if w.pods[p.Spec.NodeName][p.UID] == nil && (w.losses != nil || asks(p)) {
 		w.mark(p.Spec.NodeName) // the node may have lost the features before this watch delivered the pod
 	}
 	w.pods[p.Spec.NodeName][p.UID] = p
