@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
@@ -41,5 +43,15 @@ func TestAPodThatArrivesAfterTheLossGetsAnEvent(t *testing.T) {
 	}
 	if w.put(p); len(w.dirty) > 0 {
 		t.Error("an update of a known pod causes a check")
+	}
+}
+
+// A policy requires features of pods that have neither an annotation nor a label of their own.
+func TestTheNodeOfEachNewPodIsCheckedWhileLossesTaintNodes(t *testing.T) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "plain", UID: "1"}}
+	p.Spec.NodeName = "n"
+	w := newWatch(index.New(), podrequirements.New(rules.Options{}), record.NewFakeRecorder(2), Options{Losses: loss.NewTracker(clock.RealClock{})})
+	if w.put(p); !w.dirty["n"] {
+		t.Error("the node is not checked, so that what it has while the pod arrives is not known")
 	}
 }
