@@ -1,0 +1,47 @@
+package devices
+
+import (
+	"github.com/assay-project/assay/rules/facts"
+)
+
+// Reasons why no rule reads a ResourceSlice.
+const (
+	IgnoredShared     = "SeveralNodes"  // it describes devices that several nodes reach
+	IgnoredDriver     = "Driver"        // the settings exclude its driver
+	IgnoredGeneration = "OldGeneration" // there are slices of a newer generation of its pool
+	IgnoredLimit      = "TooMany"       // its pool is complete, and the node would have more than facts.MaxDevices
+)
+
+// Ignored returns the number of ResourceSlices that no rule reads, by reason.
+func (d *Devices) Ignored() map[string]int {
+	out := map[string]int{IgnoredShared: 0, IgnoredDriver: 0, IgnoredGeneration: 0, IgnoredLimit: 0}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, why := range d.ignore {
+		out[why]++
+	}
+	for _, m := range d.nodes {
+		list := m.sorted()
+		for _, p := range facts.Pools(list) {
+			newest, have, total := int64(0), 0, int64(0)
+			for _, s := range list {
+				if s.Driver != p.Driver || s.Pool != p.Name {
+					continue
+				}
+				switch {
+				case s.Generation > newest || have == 0:
+					out[IgnoredGeneration] += have
+					newest, have, total = s.Generation, 1, s.Total
+				case s.Generation < newest:
+					out[IgnoredGeneration]++
+				default:
+					have++
+				}
+			}
+			if !p.Complete && int64(have) == total {
+				out[IgnoredLimit] += have
+			}
+		}
+	}
+	return out
+}
