@@ -44,7 +44,7 @@ var nodesDesc = prometheus.NewDesc("assay_nodes", "Nodes by the status of the co
 // Describe implements prometheus.Collector.
 func (nodesByReady) Describe(c chan<- *prometheus.Desc) { c <- nodesDesc }
 
-// Collect implements prometheus.Collector. There is no metric while the Nodes are not known.
+// Collect implements prometheus.Collector. It sends nothing until the Nodes are known.
 func (nodesByReady) Collect(c chan<- prometheus.Metric) {
 	cache := published.cache.Load()
 	if cache == nil {

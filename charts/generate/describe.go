@@ -22,7 +22,7 @@ func (v *value) derive() error {
 	}
 	d := declaration(name)
 	if d == nil {
-		return fmt.Errorf("there is no setting %s", name)
+		return fmt.Errorf("unknown setting %s", name)
 	}
 	if pattern, ok := d.Schema["pattern"].(string); ok {
 		v.hints["pattern"], v.hints["wanted"] = pattern, d.Schema[wanted].(string)
@@ -60,7 +60,7 @@ func describe(data []byte) ([]byte, error) {
 		}
 		d := declaration(name)
 		if d == nil {
-			return nil, fmt.Errorf("line %d: there is no setting %s", i+1, name)
+			return nil, fmt.Errorf("line %d: unknown setting %s", i+1, name)
 		}
 		for len(out) > 0 && strings.HasPrefix(strings.TrimLeft(out[len(out)-1], " "), "#") {
 			out = out[:len(out)-1]

@@ -71,7 +71,7 @@ func TestRefusesValuesThatSayTooLittle(t *testing.T) {
 		"NoWanted":     {"# It.\n# @pattern a\na: 1\n", "say what the pattern means with the hint @wanted"},
 		"NoComment":    {"a: 1\n", "line 1: a: say in a comment"},
 		"NoSuchHint":   {"# It.\n# @minimum 1\na: 1\n", "there is no hint @minimum"},
-		"NoSetting":    {"# @setting other\na: 1\n", "there is no setting other"},
+		"NoSetting":    {"# @setting other\na: 1\n", "unknown setting other"},
 		"OwnText":      {"controller:\n  # How often.\n  resyncPeriod: \"\"\n", "write the hint @setting resyncPeriod"},
 		"EmptyMapping": {"# It.\na: {}\n", "@open"},
 	} {

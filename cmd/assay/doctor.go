@@ -35,7 +35,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
   NodeResourceTopologies, if they are published: their definition, other publishers, and nodes on which the scheduler would place no pods
 
 The first line is the most important finding: errors, then warnings, then what is well. With --wait it repeats the checks until
-there is no problem, for example after helm upgrade in a pipeline. It changes nothing.
+they find no problem, for example after helm upgrade in a pipeline. It changes nothing.
 
 Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could not be read.`,
 		Example: `  assay doctor
@@ -61,7 +61,7 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 	}
 	f.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("compare all Nodes with an evaluation of their rules, not a random sample of %d", sampledNodes))
-	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat the checks until there is no problem, for at most this long")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat the checks until they find no problem, for at most this long")
 	outputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

@@ -174,7 +174,7 @@ func (f *whyFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod)
 	}), nil
 }
 
-// pod returns a pod of the cluster or, if there is no client, of the files.
+// pod returns a pod of the cluster, or of the files if the client is nil.
 func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name string) (*corev1.Pod, error) {
 	if c != nil {
 		return c.Pod(ctx, namespace, name)
@@ -185,7 +185,7 @@ func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name stri
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no pod %s/%s in these files; use -n NAMESPACE for another namespace", namespace, name)
+	return nil, fmt.Errorf("pod %s/%s not found in these files; use -n NAMESPACE for another namespace", namespace, name)
 }
 
 // decider creates the extender's decider from the objects of the world.
@@ -206,7 +206,7 @@ func (w *world) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decide
 	return &extender.Decider{Index: view, Requirements: known}, err
 }
 
-// requirements returns what requests, policies and namespaces of the cluster or, if there is no client, of the files require.
+// requirements returns what requests, policies and namespaces of the cluster require, or those of the files if the client is nil.
 func (w *world) requirements(ctx context.Context, c *cluster.Client) (*podrequirements.Resolver, error) {
 	known := podrequirements.New(w.opt)
 	if c == nil {

@@ -126,7 +126,7 @@ func (r *Reconciler) unseenDevices(_ context.Context, p *plan.Plan, j *judge) (*
 }
 
 // budget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another value is
-// no loss: a rolling upgrade of the kernel changes values on all nodes. The condition of a NodeBaseline that is no longer True is one:
+// no loss: a rolling upgrade of the kernel changes values on all nodes. The condition of a NodeBaseline that changes from True is a loss:
 // other programs keep pods off nodes because of it.
 func (r *Reconciler) budget(ctx context.Context, p *plan.Plan, j *judge) (*plan.Plan, time.Duration) {
 	var takes []plan.Step

@@ -202,7 +202,7 @@ kernel: {configOpts: [NO_HZ]}, cpu: {cpuid: {attributeBlacklist: [AVX10, HTM-NO-
 labelSources: [pcie], featureSources: [all, -disk]}, sources: {pci: {deviceClassWhitelist: ["0x03", "0300,0302", "03*", "03000"], deviceLabelFields: [klass]}, usb: {deviceLabelForms: [[pid]]},
 kernel: {configOpts: [CONFIG_HZ, NO_HZ=y]}, cpu: {cpuid: {attributeWhitelist: [AVX-512, avx512f]}}}}}}`)
 	for _, want := range []string{heading, "controller.labelWhiteList: amd.com:", "controller.config.labelWhiteList: feature", `worker.config.core.labelWhiteList: vendor\.io`,
-		`labelSources: there is no source "pcie"`, `featureSources: there is no source "disk"`, `"0x03"`, `"0300,0302"`, `"03*"`, `"03000"`, `no field "klass"`, `no field "pid"`,
+		`labelSources: unknown source "pcie"`, `featureSources: unknown source "disk"`, `"0x03"`, `"0300,0302"`, `"03*"`, `"03000"`, `no field "klass"`, `no field "pid"`,
 		`"CONFIG_HZ"`, `"NO_HZ=y"`, `"AVX-512"`, `"avx512f"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the notes lack %s:\n%s", want, text)

@@ -38,7 +38,7 @@
 {{- range $key := list "featureSources" "labelSources" "sources" }}
 {{- range $name := get $core $key | default list }}
 {{- if not (has ($name | toString | trim | trimPrefix "-") (append $known.sources "all")) }}
-- worker.config.core.{{ $key }}: there is no source {{ $name | toString | trim | trimPrefix "-" | quote }}; the sources are {{ join ", " $known.sources }}
+- worker.config.core.{{ $key }}: unknown source {{ $name | toString | trim | trimPrefix "-" | quote }}; the sources are {{ join ", " $known.sources }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -42,7 +42,7 @@ type Options struct {
 	// Nodes are the templates of node groups that users have written. What they contain is kept.
 	Nodes []NodeTemplate
 	// Topology is the labels of nodes that are levels of Kueue's Topology, the highest first. The node is always the lowest level.
-	// Without levels, there is no Topology.
+	// If it is empty, no Topology is printed.
 	Topology []string
 }
 

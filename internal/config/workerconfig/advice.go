@@ -49,7 +49,7 @@ func adviseSource(entry string) string {
 	if name == "all" || slices.Contains(known, name) {
 		return ""
 	}
-	text := fmt.Sprintf("there is no source %q", name)
+	text := fmt.Sprintf("unknown source %q", name)
 	if near := yamltree.Nearest(name, known); near != "" {
 		return text + "; did you mean " + near + "?"
 	}

@@ -56,7 +56,7 @@ type Devices struct {
 	synced bool                   // every slice has been read once
 	slices map[string]placed      // by name
 	nodes  map[string]*remembered // by name
-	left   []departed             // nodes without slices that were not evaluated, by time
+	left   []emptied              // nodes without slices that were not evaluated, by time
 }
 
 // State is what is known of the devices of a node.

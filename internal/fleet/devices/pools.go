@@ -11,8 +11,8 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// departed is a node that lost its last slice before it was evaluated.
-type departed struct {
+// emptied is a node that lost its last slice before it was evaluated.
+type emptied struct {
 	node string
 	at   time.Time
 }
@@ -49,7 +49,7 @@ func (d *Devices) remember(nodes ...string) {
 			m.begin(now)
 		}
 		if m.uid == "" && len(m.slices) == 0 && len(m.pools) > 0 {
-			d.left = append(d.left, departed{node, now})
+			d.left = append(d.left, emptied{node, now})
 		}
 	}
 	for ; len(d.left) > 0 && now.Sub(d.left[0].at) >= d.opt.Grace; d.left = d.left[1:] {
