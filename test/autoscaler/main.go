@@ -13,10 +13,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,14 +31,7 @@ import (
 func main() {
 	bin := flag.String("bin", "bin", "`directory` of assay, assay-manager, karpenter and kwok")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *bin)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "autoscaler:", err)
-		os.Exit(1)
-	}
+	cluster.Main("autoscaler", func(ctx context.Context) error { return run(ctx, *bin) })
 }
 
 func run(ctx context.Context, bin string) error {

@@ -10,11 +10,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,14 +36,7 @@ func main() {
 	down := flag.Bool("down", false, "stop what an earlier demo left running, and nothing else")
 	bin := flag.String("bin", "bin", "`directory` of assay-worker, assay-manager and assay")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *bin, *keep, *down)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
+	cluster.Main("demo", func(ctx context.Context) error { return run(ctx, *bin, *keep, *down) })
 }
 
 func run(ctx context.Context, bin string, keep, down bool) error {

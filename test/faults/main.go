@@ -13,9 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -72,14 +70,7 @@ func main() {
 			o.nodeCount = soakNodes
 		}
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := todo.run(ctx, o)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "faults:", err)
-		os.Exit(1)
-	}
+	cluster.Main("faults", func(ctx context.Context) error { return todo.run(ctx, o) })
 }
 
 // run does the work.

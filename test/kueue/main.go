@@ -15,11 +15,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,14 +29,7 @@ import (
 func main() {
 	bin := flag.String("bin", "bin", "`directory` of assay, assay-manager and kueue")
 	flag.Parse()
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *bin)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "kueue:", err)
-		os.Exit(1)
-	}
+	cluster.Main("kueue", func(ctx context.Context) error { return run(ctx, *bin) })
 }
 
 func run(ctx context.Context, bin string) error {

@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -37,14 +35,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "rollback: invalid arguments: use -from DIRECTORY, -to DIRECTORY and -nodes NUMBER")
 		os.Exit(2)
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := o.onCluster(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "rollback:", err)
-		os.Exit(1)
-	}
+	cluster.Main("rollback", o.onCluster)
 }
 
 // onCluster runs on a new control plane. Its logs are kept if it fails.

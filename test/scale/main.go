@@ -15,9 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -68,18 +66,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json, -o markdown or none, positive numbers, and 10, 100 or 500 rules")
 		os.Exit(2)
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	modes := []bool{o.shared}
 	if both {
 		modes = []bool{false, true}
 	}
-	err := run(ctx, o, modes, out)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
+	cluster.Main("scale", func(ctx context.Context) error { return run(ctx, o, modes, out) })
 }
 
 // run measures each mode, and prints the results: those of the completed phases if it fails or is stopped.

@@ -13,10 +13,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
@@ -57,19 +55,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "twin: invalid arguments: use flags only, positive numbers, and the forms A, B or AB")
 		os.Exit(2)
 	}
-	_ = cluster.EndWithParent(syscall.SIGTERM) // only a convenience
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	for range seeds {
-		for _, form := range forms {
-			o.form = string(form)
-			if err := o.onCluster(ctx, logs); err != nil {
-				fmt.Fprintf(os.Stderr, "twin: form %s, seed %d: %v\n", o.form, o.seed, err)
-				os.Exit(1) //nolint:gocritic // nothing is left to clean up
+	cluster.Main("twin", func(ctx context.Context) error {
+		for range seeds {
+			for _, form := range forms {
+				o.form = string(form)
+				if err := o.onCluster(ctx, logs); err != nil {
+					return fmt.Errorf("form %s, seed %d: %w", o.form, o.seed, err)
+				}
 			}
+			o.seed++
 		}
-		o.seed++
-	}
+		return nil
+	})
 }
 
 // onCluster runs one form of one seed on a new control plane.
