@@ -92,6 +92,25 @@ func helmTest(ctx context.Context, s *story) error {
 	return nil
 }
 
+// noDifference compares the objects of the release with the cluster, as GitOps tools do: neither the API server nor a part of Assay may have
+// changed a field that the chart sets.
+func noDifference(ctx context.Context, s *story) error {
+	manifest, err := s.command(ctx, "", "helm", "get", "manifest", release, "--namespace="+namespace)
+	if err != nil {
+		return err
+	}
+	objects := strings.Count(manifest, "\nkind: ")
+	if objects == 0 {
+		return fmt.Errorf("helm get manifest %s shows no objects", release)
+	}
+	fmt.Printf("  $ helm get manifest %s | kubectl diff -f -\n", release)
+	if _, err := s.command(ctx, manifest, "kubectl", "diff", "--namespace="+namespace, "-f", "-"); err != nil {
+		return err // kubectl diff fails if there are differences
+	}
+	s.note("%d objects have all fields that the chart sets", objects)
+	return nil
+}
+
 func replaceWorker(ctx context.Context, s *story) error {
 	return s.watched(ctx, func() error { return s.newWorker(ctx) })
 }

@@ -53,6 +53,7 @@ var steps = []step{
 	{"the webhook refuses a broken rule, through its Service", brokenRule},
 	{"a node cannot publish for others", onlyItself},
 	{"helm test", helmTest},
+	{"kubectl diff after the installation is empty", noDifference},
 	{"a Job applies rules of the library, and deletes those that are no longer named", applyLibrary},
 	{"labels outlive the worker's pod", replaceWorker},
 	{"rules can be applied while the webhook's pods are deleted", withoutWebhook},
