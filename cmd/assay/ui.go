@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
@@ -121,8 +123,25 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	if broken != nil {
 		out.Notes = strings.Split(broken.Error(), "\n")
 	}
+	workers, err := w.workers(ctx)
+	if err != nil {
+		out.Notes = append(out.Notes, "the state of the workers is unknown: "+err.Error())
+	}
 	for _, name := range w.fleet.Names() {
-		out.Nodes = append(out.Nodes, ui.Node{Object: w.nodes[name], Input: w.fleet.Input(name), Published: w.fleet.Published(name) != nil})
+		n := ui.Node{Object: w.nodes[name], Input: w.fleet.Input(name), OfWorker: !w.orphan(name)}
+		for _, p := range w.fleet.Published(name) {
+			n.Published = true
+			if p.Changed.After(n.Changed) {
+				n.Changed = p.Changed.Time
+			}
+		}
+		if f, ok := workers[name]; ok {
+			n.Worker = &ui.Worker{Fault: f.Text, Fix: f.Fix}
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	if _, ok := w.kept.(*cluster.Client); ok {
+		out.Report = w.report
 	}
 	for _, r := range w.listed() {
 		plain := r
@@ -141,6 +160,15 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	names := &featureTable{}
 	out.Describe = names.label
 	return out, nil
+}
+
+// workers returns the faults of the workers by node; nil: they are unknown.
+func (w *world) workers(ctx context.Context) (map[string]doctor.WorkerFault, error) {
+	c, ok := w.kept.(*cluster.Client)
+	if !ok {
+		return nil, nil
+	}
+	return doctor.WorkerFaults(ctx, c, w.own, w.nodes)
 }
 
 // readAll reads the cluster, the files or this machine.

@@ -47,6 +47,7 @@ type Published struct {
 	Node            string      // the name of the node that it describes; may be empty without an object
 	Owners          []types.UID // of the Nodes that own it
 	Created         metav1.Time // when it was created; zero: unknown
+	Changed         metav1.Time // when its content changed last, by managedFields, which caches drop; zero: unknown
 	Bytes           int         // the size of its features as JSON; of a stored object, this is part of a limit
 	Deleted         bool        // it is being deleted
 	Err             error       // why its features cannot be used; nil: they can
@@ -62,6 +63,11 @@ func Describe(object metav1.Object) Published {
 	p := Published{
 		Namespace: object.GetNamespace(), Name: object.GetName(), Node: object.GetLabels()[nfdv1alpha1.NodeNameLabel],
 		Deleted: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp(),
+	}
+	for _, entry := range object.GetManagedFields() {
+		if entry.Time != nil && p.Changed.Before(entry.Time) {
+			p.Changed = *entry.Time
+		}
 	}
 	for _, ref := range object.GetOwnerReferences() {
 		if ref.APIVersion == "v1" && ref.Kind == "Node" {

@@ -29,6 +29,8 @@ type wire struct {
 		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
 		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
 		CreationTimestamp metav1.Time             `json:"creationTimestamp"`
+
+		ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields"`
 	} `json:"metadata"`
 	Spec *struct {
 		Features         json.RawMessage   `json:"features"`
@@ -129,7 +131,7 @@ func published(text []byte, in *facts.Interner) ([]Published, error) {
 	m := &w.Metadata
 	p := gather.Describe(&metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, OwnerReferences: m.OwnerReferences, DeletionTimestamp: m.DeletionTimestamp,
-		CreationTimestamp: m.CreationTimestamp,
+		CreationTimestamp: m.CreationTimestamp, ManagedFields: m.ManagedFields,
 	})
 	var raw []byte
 	encoded := ""

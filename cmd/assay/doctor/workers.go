@@ -10,7 +10,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -64,6 +64,29 @@ func (e *examination) workers(ctx context.Context) error {
 		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", clip.Count(len(list), "Node"), some(list), text), fixes[text])
 	}
 	return nil
+}
+
+// WorkerFault is the problem of the worker on a node, and a command that shows more; both are empty if there is none.
+type WorkerFault struct{ Text, Fix string }
+
+// WorkerFaults returns the faults of the workers by node. It returns nil if no DaemonSet of the worker is installed. If namespace is empty,
+// it searches all namespaces for it.
+func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, nodes map[string]*corev1.Node) (map[string]WorkerFault, error) {
+	e := &examination{c: c, namespace: namespace}
+	var err error
+	if e.daemonSets, err = c.DaemonSets(ctx, namespace, partOf); err != nil || len(e.agents()) == 0 {
+		return nil, err
+	}
+	states, err := e.states(ctx, e.agents())
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]WorkerFault, len(nodes))
+	for name, node := range nodes {
+		text, fix := fault(node, states[name], e.agents())
+		out[name] = WorkerFault{text, fix}
+	}
+	return out, nil
 }
 
 // states returns the state of the worker on each node.

@@ -15,6 +15,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"
@@ -23,27 +24,100 @@ import (
 // filterHelp is appended to errors in filters.
 const filterHelp = `write for example: cpu.model.vendor_id = Intel and kernel.version.major >= 6, or label topology.kubernetes.io/zone In eu-1, eu-2`
 
-// compileFilter compiles a filter: short terms, or a requirement in YAML. It returns nil for an empty filter.
-func compileFilter(text string, opt rules.Options) (*requirements.Requirements, error) {
-	text = strings.TrimSpace(text)
-	if text == "" {
+const (
+	// maxFilter is the maximum size of a filter in bytes. Links on a page repeat it.
+	maxFilter = 4 << 10
+	// maxTerms is the maximum number of terms of a filter. Each can need an evaluation of all nodes.
+	maxTerms = 64
+)
+
+// clause is a filter or a part of it: a term, or other clauses joined by and, or, not.
+type clause struct {
+	op string // "" for a term
+	of []*clause
+	*term
+}
+
+// term is a condition on a node: a requirement, or a test.
+type term struct {
+	// from and to are its position in the filter, name the name of the feature or label and where it ends.
+	from, to   int
+	name       word
+	nameEnd    int
+	label      bool
+	op         nfdv1alpha1.MatchOp
+	values     []word
+	required   *assayv1alpha1.Requirement
+	compiled   *requirements.Requirements
+	test       func(d *data, node int) bool
+	searchedIn bool // it searches in names and labels
+}
+
+// word is a word of a filter.
+type word struct {
+	text     string
+	from, to int
+	quoted   bool
+}
+
+// compileFilter compiles a filter: terms, or a requirement in YAML. It returns nil for an empty filter.
+func compileFilter(d *data, text string) (*clause, error) {
+	if len(text) > maxFilter {
+		return nil, fmt.Errorf("the filter has %d bytes; at most %d are allowed", len(text), maxFilter)
+	}
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" {
 		return nil, nil
 	}
-	source := text
-	switch {
-	case strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "["):
-		source = "matchFeatures:\n" + text
-	case !isRequirement(text):
-		required, err := parseTerms(text)
-		if err != nil {
-			return nil, err
+	if isYAML(trimmed) {
+		if strings.HasPrefix(trimmed, "- ") || strings.HasPrefix(trimmed, "[") {
+			trimmed = "matchFeatures:\n" + trimmed
 		}
-		data, err := yaml.Marshal(required)
-		if err != nil {
-			return nil, err
-		}
-		source = string(data)
+		reqs, err := compileRequirement(trimmed, d.Known.Rules)
+		return &clause{term: &term{compiled: reqs, to: len(text)}}, err
 	}
+	p := &filterParser{text: text, d: d}
+	c, err := p.or()
+	if err == nil && p.peek() != 0 {
+		err = fmt.Errorf("unexpected %q; join terms with and or or", p.text[p.at:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, c.compile(d)
+}
+
+// isYAML reports whether a filter is a requirement in YAML.
+func isYAML(text string) bool {
+	return slices.ContainsFunc([]string{"matchFeatures:", "matchAny:", "conditions:", "{", "- ", "["}, func(prefix string) bool {
+		return strings.HasPrefix(text, prefix)
+	})
+}
+
+// compile compiles the requirements of all terms.
+func (c *clause) compile(d *data) error {
+	for _, part := range c.of {
+		if err := part.compile(d); err != nil {
+			return err
+		}
+	}
+	if c.term == nil || c.required == nil {
+		return nil
+	}
+	var err error
+	c.compiled, err = compileTerms(d, c.required)
+	return err
+}
+
+func compileTerms(d *data, required *assayv1alpha1.Requirement) (*requirements.Requirements, error) {
+	text, err := yaml.Marshal(required)
+	if err != nil {
+		return nil, err
+	}
+	return compileRequirement(string(text), d.Known.Rules)
+}
+
+func compileRequirement(source string, opt rules.Options) (*requirements.Requirements, error) {
 	reqs, report := requirements.Annotations(map[string]string{assayv1alpha1.RequiredFeaturesAnnotation: source}, field.NewPath("filter"), opt)
 	if !report.OK() {
 		var list []error
@@ -55,77 +129,387 @@ func compileFilter(text string, opt rules.Options) (*requirements.Requirements, 
 	return reqs, nil
 }
 
-// isRequirement reports whether a filter is a requirement in YAML.
-func isRequirement(text string) bool {
-	return slices.ContainsFunc([]string{"matchFeatures:", "matchAny:", "conditions:", "{"}, func(prefix string) bool {
-		return strings.HasPrefix(text, prefix)
-	})
-}
-
-// symbols are short forms of operators.
-var symbols = map[string]nfdv1alpha1.MatchOp{
-	"=": nfdv1alpha1.MatchIn, "==": nfdv1alpha1.MatchIn, "!=": nfdv1alpha1.MatchNotIn, "~": nfdv1alpha1.MatchInRegexp,
-	">": nfdv1alpha1.MatchGt, ">=": nfdv1alpha1.MatchGe, "<": nfdv1alpha1.MatchLt, "<=": nfdv1alpha1.MatchLe,
-}
-
-// parseTerms parses short terms separated by "and": NAME [OPERATOR VALUE, …].
-func parseTerms(text string) (*assayv1alpha1.Requirement, error) {
-	words, err := splitWords(text)
-	if err != nil {
-		return nil, err
+// terms returns the terms of a clause in the order of the text.
+func (c *clause) terms() []*term {
+	if c.term != nil {
+		return []*term{c.term}
 	}
-	out := &assayv1alpha1.Requirement{}
-	for len(words) > 0 {
-		end := slices.IndexFunc(words, func(w word) bool { return !w.quoted && strings.EqualFold(w.text, "and") })
-		term, rest := words, []word(nil)
-		if end >= 0 {
-			if term, rest = words[:end], words[end+1:]; len(rest) == 0 {
-				return nil, errors.New("nothing follows and; " + filterHelp)
+	var out []*term
+	for _, part := range c.of {
+		out = append(out, part.terms()...)
+	}
+	return out
+}
+
+// joined returns the requirements of a clause as one, or nil if other terms are among them: the nearest node is known for requirements.
+func (c *clause) joined(d *data) *requirements.Requirements {
+	if c.term != nil {
+		return c.compiled
+	}
+	if c.op != "and" {
+		return nil
+	}
+	all := &assayv1alpha1.Requirement{}
+	for _, part := range c.of {
+		if part.term == nil || part.required == nil {
+			return nil
+		}
+		all.MatchFeatures = append(all.MatchFeatures, part.required.MatchFeatures...)
+		all.Conditions = append(all.Conditions, part.required.Conditions...)
+	}
+	reqs, err := compileTerms(d, all)
+	if err != nil {
+		return nil
+	}
+	return reqs
+}
+
+// selects returns for each node whether the clause selects it.
+func (c *clause) selects(d *data) []bool {
+	out := make([]bool, len(d.Nodes))
+	switch {
+	case c.term != nil && c.compiled != nil:
+		for _, name := range d.fleet().Query(c.compiled, len(d.Nodes)).Sample {
+			out[d.place[name]] = true
+		}
+	case c.term != nil:
+		input.Each(len(out), func(i int) { out[i] = c.test(d, i) })
+	case c.op == "not":
+		for i, selected := range c.of[0].selects(d) {
+			out[i] = !selected
+		}
+	default:
+		copy(out, c.of[0].selects(d))
+		for _, part := range c.of[1:] {
+			for i, selected := range part.selects(d) {
+				if c.op == "and" {
+					out[i] = out[i] && selected
+				} else {
+					out[i] = out[i] || selected
+				}
 			}
 		}
-		if err := parseTerm(out, term); err != nil {
+	}
+	return out
+}
+
+// filterParser parses terms that are joined by and, or, not and parentheses.
+type filterParser struct {
+	text  string
+	at    int
+	depth int // of parentheses
+	terms int
+	d     *data
+}
+
+func (p *filterParser) or() (*clause, error)  { return p.list("or", p.and) }
+func (p *filterParser) and() (*clause, error) { return p.list("and", p.not) }
+
+func (p *filterParser) list(joint string, part func() (*clause, error)) (*clause, error) {
+	out := &clause{op: joint}
+	for {
+		c, err := part()
+		if err != nil {
 			return nil, err
 		}
-		words = rest
+		out.of = append(out.of, c)
+		if !p.keyword(joint) {
+			break
+		}
+		if p.peek() == 0 {
+			return nil, fmt.Errorf("nothing follows %s; %s", joint, filterHelp)
+		}
+	}
+	if len(out.of) == 1 {
+		return out.of[0], nil
 	}
 	return out, nil
 }
 
-func parseTerm(out *assayv1alpha1.Requirement, words []word) error {
-	if len(words) == 0 {
-		return errors.New("missing term before \"and\"; " + filterHelp)
+func (p *filterParser) not() (*clause, error) {
+	if p.keyword("not") {
+		c, err := p.not()
+		return &clause{op: "not", of: []*clause{c}}, err
 	}
-	label := words[0].text == "label" && len(words) > 1
-	if label {
-		words = words[1:]
+	if p.peek() != '(' {
+		return p.clause()
 	}
-	name, op := words[0].text, nfdv1alpha1.MatchExists
-	var values []string
-	if len(words) > 1 {
-		op = nfdv1alpha1.MatchOp(words[1].text)
-		if short, ok := symbols[words[1].text]; ok {
-			op = short
+	p.at++
+	p.depth++
+	if p.depth > maxTerms {
+		return nil, fmt.Errorf("more than %d parentheses are open", maxTerms)
+	}
+	c, err := p.or()
+	if err != nil {
+		return nil, err
+	}
+	if p.peek() != ')' {
+		return nil, errors.New("a closing parenthesis is missing; put a value that contains one in double quotes")
+	}
+	p.at++
+	p.depth--
+	return c, nil
+}
+
+// peek returns the first character of the next word, and 0 at the end.
+func (p *filterParser) peek() byte {
+	for p.at < len(p.text) && strings.IndexByte(" \t\r\n,", p.text[p.at]) >= 0 {
+		p.at++
+	}
+	if p.at == len(p.text) {
+		return 0
+	}
+	return p.text[p.at]
+}
+
+// keywords join terms. As a name or value they must be quoted.
+var keywords = []string{"and", "or", "not"}
+
+// keyword consumes a keyword if it is next.
+func (p *filterParser) keyword(name string) bool {
+	if p.peek() == 0 || !strings.EqualFold(p.bare(" \t\r\n,()"), name) {
+		return false
+	}
+	p.at += len(name)
+	return true
+}
+
+// bare returns the characters up to one of the given ones.
+func (p *filterParser) bare(end string) string {
+	rest := p.text[p.at:]
+	if i := strings.IndexAny(rest, end); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
+
+// ends reports whether a term ends here.
+func (p *filterParser) ends() bool {
+	c := p.peek()
+	return c == 0 || c == ')' && p.depth > 0 || slices.ContainsFunc([]string{"and", "or"}, func(k string) bool {
+		return strings.EqualFold(p.bare(" \t\r\n,()"), k)
+	})
+}
+
+func (p *filterParser) quoted() (word, error) {
+	rest := p.text[p.at:]
+	quoted, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return word{}, fmt.Errorf("a closing quote is missing after %s", rest)
+	}
+	value, err := strconv.Unquote(quoted)
+	if err != nil {
+		return word{}, fmt.Errorf("invalid string %s", quoted)
+	}
+	out := word{value, p.at, p.at + len(quoted), true}
+	p.at = out.to
+	return out, nil
+}
+
+// name reads the name of a term.
+func (p *filterParser) name() (word, error) {
+	if p.ends() {
+		return word{}, fmt.Errorf("a term is missing at %q; %s", strings.TrimSpace(p.text[p.at:]), filterHelp)
+	}
+	if p.text[p.at] == '"' {
+		return p.quoted()
+	}
+	text := p.bare(" \t\r\n,()=!<>~")
+	if text == "" {
+		return word{}, fmt.Errorf("a name is missing before %q; %s", p.text[p.at:], filterHelp)
+	}
+	out := word{text, p.at, p.at + len(text), false}
+	p.at = out.to
+	return out, nil
+}
+
+// symbols are short forms of operators, longer ones before their prefixes.
+var symbols = []struct {
+	text string
+	op   nfdv1alpha1.MatchOp
+}{
+	{"==", nfdv1alpha1.MatchIn}, {"!=", nfdv1alpha1.MatchNotIn}, {">=", nfdv1alpha1.MatchGe}, {"<=", nfdv1alpha1.MatchLe},
+	{"=", nfdv1alpha1.MatchIn}, {">", nfdv1alpha1.MatchGt}, {"<", nfdv1alpha1.MatchLt}, {"~", nfdv1alpha1.MatchInRegexp},
+}
+
+func (p *filterParser) operator() nfdv1alpha1.MatchOp {
+	for _, s := range symbols {
+		if strings.HasPrefix(p.text[p.at:], s.text) {
+			p.at += len(s.text)
+			return s.op
 		}
-		for _, w := range words[2:] {
-			values = append(values, w.text)
+	}
+	text := p.bare(" \t\r\n,()")
+	p.at += len(text)
+	return nfdv1alpha1.MatchOp(text)
+}
+
+// values reads the values of a term.
+func (p *filterParser) values() (out []word, err error) {
+	for !p.ends() {
+		if p.text[p.at] == '"' {
+			w, err := p.quoted()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, w)
+			continue
+		}
+		from, open := p.at, 0
+		for ; p.at < len(p.text) && strings.IndexByte(" \t\r\n,", p.text[p.at]) < 0; p.at++ {
+			if p.text[p.at] == '(' {
+				open++
+			} else if p.text[p.at] == ')' {
+				if open--; open < 0 && p.depth > 0 {
+					break
+				}
+			}
+		}
+		out = append(out, word{p.text[from:p.at], from, p.at, false})
+	}
+	return out, nil
+}
+
+// clause reads one term: a name, or a name with an operator and values.
+func (p *filterParser) clause() (*clause, error) {
+	if p.terms++; p.terms > maxTerms {
+		return nil, fmt.Errorf("the filter has more than %d terms", maxTerms)
+	}
+	t := &term{op: nfdv1alpha1.MatchExists}
+	var err error
+	if t.name, err = p.name(); err != nil {
+		return nil, err
+	}
+	t.from = t.name.from
+	subject := ""
+	if !t.name.quoted && (t.name.text == "label" || t.name.text == "rule") && !p.ends() && strings.IndexByte("=!<>~", p.text[p.at]) < 0 {
+		subject = t.name.text
+		if t.name, err = p.name(); err != nil {
+			return nil, err
 		}
 	}
-	if label {
-		c, err := labelCondition(name, op, values)
-		out.Conditions = append(out.Conditions, c)
-		return err
+	alone := p.ends()
+	if !alone {
+		if t.op = p.operator(); t.op == "" {
+			return nil, fmt.Errorf("unexpected %q; join terms with and or or", p.text[p.at:])
+		}
+		if t.values, err = p.values(); err != nil {
+			return nil, err
+		}
 	}
+	t.to = p.at
+	return &clause{term: t}, p.resolve(t, subject, alone)
+}
+
+// resolve decides what the name of a term is.
+func (p *filterParser) resolve(t *term, subject string, alone bool) (err error) {
+	name := t.name.text
+	feature, _, _ := column.Split(name)
+	switch {
+	case subject == "rule":
+		return t.testRule(p.d, alone)
+	case subject == "label":
+		return t.requireLabel()
+	case !t.name.quoted && stateOf(name) != nil:
+		return t.testState(stateOf(name))
+	case !t.name.quoted && name == "name":
+		return t.testName()
+	case alone && (t.name.quoted || !p.d.hasFeature(feature)):
+		t.search()
+		return nil
+	case !p.d.hasFeature(feature) && p.d.hasLabel(name):
+		return t.requireLabel()
+	}
+	return t.requireFeature(alone)
+}
+
+func (t *term) operands() []string {
+	out := make([]string, len(t.values))
+	for i, w := range t.values {
+		out[i] = w.text
+	}
+	return out
+}
+
+func (t *term) requireFeature(alone bool) error {
+	name := t.name.text
 	feature, element, ok := column.Split(name)
 	if !strings.Contains(feature, ".") {
-		return fmt.Errorf("invalid name %q: a feature is for example cpu.model, and an element cpu.model.vendor_id; %s", name, filterHelp)
+		return fmt.Errorf("invalid name %q: a feature is for example cpu.model, an element cpu.model.vendor_id, and a label label %s; %s", name, name, filterHelp)
 	}
-	term := nfdv1alpha1.FeatureMatcherTerm{Feature: feature}
+	m := nfdv1alpha1.FeatureMatcherTerm{Feature: feature}
 	if ok {
-		term.MatchExpressions = &nfdv1alpha1.MatchExpressionSet{element: {Op: op, Value: values}}
-	} else if len(words) > 1 {
-		return fmt.Errorf("%s is a feature: name one of its elements to compare, such as %s.NAME %s", feature, feature, op)
+		m.MatchExpressions = &nfdv1alpha1.MatchExpressionSet{element: {Op: t.op, Value: t.operands()}}
+	} else if !alone {
+		return fmt.Errorf("%s is a feature: name one of its elements to compare, such as %s.NAME %s", feature, feature, t.op)
 	}
-	out.MatchFeatures = append(out.MatchFeatures, term)
+	t.required = &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{m}}
+	return nil
+}
+
+func (t *term) requireLabel() error {
+	t.label = true
+	c, err := labelCondition(t.name.text, t.op, t.operands())
+	t.required = &assayv1alpha1.Requirement{Conditions: []nfdv1alpha1.Condition{c}}
+	return err
+}
+
+// search selects nodes whose name or a label, as KEY=VALUE, contains the name.
+func (t *term) search() {
+	t.searchedIn = true
+	text := t.name.text
+	t.test = func(d *data, i int) bool {
+		n := &d.Nodes[i]
+		if strings.Contains(n.Input.Node.Name, strings.ToLower(text)) || strings.Contains(n.Input.Node.Name, text) {
+			return true
+		}
+		for key, value := range n.labels() {
+			if strings.Contains(key, text) || strings.Contains(value, text) || strings.Contains(text, "=") && strings.Contains(key+"="+value, text) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// testRule selects nodes that a rule of an object matches.
+func (t *term) testRule(d *data, alone bool) error {
+	if !alone {
+		return fmt.Errorf("a term on a rule takes only its name; write for example: rule %s", t.name.text)
+	}
+	name := t.name.text
+	if !slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.Object.Name == name }) {
+		return fmt.Errorf("there are no rules %q%s", name, didYouMean(name, d.ruleNames()))
+	}
+	var places []int
+	for i, r := range d.Program.Rules() {
+		if r.Object == name {
+			places = append(places, i)
+		}
+	}
+	t.test = func(d *data, i int) bool { return slices.ContainsFunc(places, d.verdict(i).matches) }
+	return nil
+}
+
+// testName compares the names of nodes.
+func (t *term) testName() error {
+	values := t.operands()
+	switch t.op {
+	case nfdv1alpha1.MatchIn, nfdv1alpha1.MatchNotIn:
+		want := t.op == nfdv1alpha1.MatchIn
+		t.test = func(d *data, i int) bool { return slices.Contains(values, d.Nodes[i].Input.Node.Name) == want }
+	case nfdv1alpha1.MatchInRegexp:
+		if len(values) != 1 {
+			return fmt.Errorf("operator %s of name takes 1 value, found %d", t.op, len(values))
+		}
+		pattern, err := regexp.Compile(values[0])
+		if err != nil {
+			return fmt.Errorf("invalid regular expression %q: %w", values[0], err)
+		}
+		t.test = func(d *data, i int) bool { return pattern.MatchString(d.Nodes[i].Input.Node.Name) }
+	default:
+		return fmt.Errorf("invalid operator %q for name: use In, NotIn or InRegexp", t.op)
+	}
 	return nil
 }
 
@@ -166,43 +550,10 @@ func labelCondition(key string, op nfdv1alpha1.MatchOp, values []string) (c nfdv
 	return c, err
 }
 
-// word is a word of a filter.
-type word struct {
-	text   string
-	quoted bool
-}
-
-// splitWords splits at spaces and commas. A string in double quotes is one word.
-func splitWords(text string) ([]word, error) {
-	var out []word
-	for {
-		text = strings.TrimLeft(text, " \t\r\n,")
-		if text == "" {
-			return out, nil
-		}
-		if text[0] == '"' {
-			quoted, err := strconv.QuotedPrefix(text)
-			if err != nil {
-				return nil, fmt.Errorf("a closing quote is missing after %s", text)
-			}
-			value, err := strconv.Unquote(quoted)
-			if err != nil {
-				return nil, fmt.Errorf("invalid string %s", quoted)
-			}
-			out, text = append(out, word{value, true}), text[len(quoted):]
-			continue
-		}
-		end := strings.IndexAny(text, " \t\r\n,")
-		if end < 0 {
-			end = len(text)
-		}
-		out, text = append(out, word{text: text[:end]}), text[end:]
-	}
-}
-
-// quoteWord quotes a value as one word of a filter.
+// quoteWord quotes a name or value as one word of a filter.
 func quoteWord(value string) string {
-	if value == "" || strings.ContainsAny(value, " \t\r\n,\"") || strings.EqualFold(value, "and") || strconv.Quote(value) != `"`+value+`"` {
+	if value == "" || strings.ContainsAny(value, " \t\r\n,\"()=!<>~") || strconv.Quote(value) != `"`+value+`"` ||
+		slices.ContainsFunc(keywords, func(k string) bool { return strings.EqualFold(value, k) }) {
 		return strconv.Quote(value)
 	}
 	return value

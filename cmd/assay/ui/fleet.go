@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/assay-project/assay/cmd/assay/column"
@@ -15,10 +17,8 @@ import (
 const (
 	// maxColumns is the maximum number of columns of the matrix.
 	maxColumns = 12
-	// maxValues is the maximum number of values that are shown per column, most frequent first.
+	// maxValues is the maximum number of values that are shown per column, most frequent first. The table of values has all.
 	maxValues = 8
-	// setsPerPage is the number of sets of equal nodes on a page, featuresPerPage the number of features.
-	setsPerPage, featuresPerPage = 50, 300
 )
 
 // preferredColumns are the default columns: from each group the first one that a node has.
@@ -35,25 +35,35 @@ var preferredColumns = [][]string{
 // fleetPage is the page with all nodes.
 type fleetPage struct {
 	Filter, FilterError string
-	Columns             []fleetColumn
-	By                  string
+	// Columns are the features of the columns, Asked those of the address, empty for the default.
+	Columns []string
+	Asked   string
+	By      string
 	// Matching is the number of selected nodes of Total. If no node is selected, Nearest is the node that meets most of the filter,
 	// and Lacks what it does not meet.
 	Matching, Total int
 	Unpublished     int
 	Nearest, Lacks  string
-	Values          []columnValues
-	Sets            []nodeSet
-	Nodes           []nodeRow
-	Features        []*featurecount.Count
-	Count           int // number of rows on all pages
-	Page, Pages     int
+	// Alone is set if no node is selected and the filter has several terms: the number of nodes that each selects alone.
+	Alone  []termCount
+	Hints  []hint
+	Values []columnValues
+	Table  *table
+	// base is the filter as the first operand of and.
+	base string
 }
 
-// fleetColumn is one column of the matrix. Numeric columns are right-aligned.
-type fleetColumn struct {
-	Name    string
-	Numeric bool
+// termCount is a term of a filter with the number of nodes that it selects.
+type termCount struct {
+	Term  string
+	Nodes int
+}
+
+func (p *fleetPage) tables() []*table {
+	if p.Table == nil {
+		return nil
+	}
+	return []*table{p.Table}
 }
 
 // columnValues holds the values of one column.
@@ -87,84 +97,187 @@ type nodeSet struct {
 	Filter  string
 }
 
-// nodeRow is one node.
-type nodeRow struct {
-	Name  string
-	Cells []string
-}
-
 // fleetQuery holds the parameters of the page.
 type fleetQuery struct {
 	filter, columns, by string
-	page                int
 }
 
 func newFleetPage(d *data, q fleetQuery) *fleetPage {
-	p := &fleetPage{Filter: q.filter, By: cmp.Or(q.by, "sets"), Total: len(d.Nodes), Page: max(q.page, 1)}
-	columns := chooseColumns(d, q.columns)
+	p := &fleetPage{Filter: q.filter, Asked: q.columns, By: q.by, Total: len(d.Nodes)}
+	p.Columns = chooseColumns(d, q.columns)
 	selected := p.selectNodes(d, q.filter)
 	p.Matching = len(selected)
-	t := newMatrix(d, columns, selected)
 	for _, i := range selected {
 		if !d.Nodes[i].Published {
 			p.Unpublished++
 		}
 	}
-	for c, name := range columns {
-		p.Columns = append(p.Columns, fleetColumn{name, t.numeric(c)})
-		p.Values = append(p.Values, t.values(c, name, p.Filter))
+	t := newMatrix(d, p.Columns, selected)
+	for c, name := range p.Columns {
+		p.Values = append(p.Values, t.values(c, name, p.base))
 	}
 	switch p.By {
 	case "nodes":
-		from, to := p.pages(len(selected), nodesPerPage)
-		for k := from; k < to; k++ {
-			p.Nodes = append(p.Nodes, nodeRow{d.Nodes[selected[k]].Input.Node.Name, t.rows[k]})
-		}
+		p.Table = p.nodeTable(d, t, selected)
 	case "features":
-		c := featurecount.New("", d.Known.Rules.Mask)
-		for _, i := range selected {
-			c.Add(d.Nodes[i].Input.Facts)
-		}
-		list := c.List()
-		from, to := p.pages(len(list), featuresPerPage)
-		p.Features = list[from:to]
+		p.Table = p.featureTable(d, selected)
+	case "values":
+		p.Table = p.valueTable(t)
 	default:
 		p.By = "sets"
-		sets := t.sets(columns, p.Filter)
-		from, to := p.pages(len(sets), setsPerPage)
-		p.Sets = sets[from:to]
+		p.Table = p.setTable(t)
 	}
 	return p
 }
 
-// pages sets the number of pages for count rows, and returns the range of rows on the current page.
-func (p *fleetPage) pages(count, size int) (from, to int) {
-	p.Count = count
-	p.Pages = max(1, (count+size-1)/size)
-	p.Page = min(p.Page, p.Pages)
-	from = (p.Page - 1) * size
-	return from, min(count, from+size)
+// Link returns the address of the page with another filter and other rows.
+func (p *fleetPage) Link(filter, by string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"filter": filter, "columns": p.Asked, "by": by} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return "fleet?" + q.Encode()
+}
+
+// columnsOf returns the columns of features of a table.
+func (p *fleetPage) columnsOf(t *matrix) []tableColumn {
+	out := columns(columnMono, p.Columns...)
+	for c := range out {
+		if t.numeric(c) {
+			out[c].Kind = columnValue
+		}
+	}
+	return out
+}
+
+// nodeTable lists nodes with their state and the features of the columns. A state that is known of no node has no column.
+func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
+	list := []tableColumn{{Name: "node"}}
+	var shown []stateColumn
+	for _, s := range states {
+		if s.all && s.Name != "missing" || slices.ContainsFunc(selected, func(i int) bool { return !s.all && s.of(d, i).Text != "" || s.all && d.Nodes[i].Object != nil }) {
+			shown = append(shown, s)
+			list = append(list, s.tableColumn)
+		}
+	}
+	list = append(list, p.columnsOf(t)...)
+	return newTable("nodes", "Nodes", list, len(selected), func(row, column int) cell {
+		i := selected[row]
+		switch {
+		case column == 0:
+			return nodeCell(d.Nodes[i].Input.Node.Name)
+		case column <= len(shown):
+			return shown[column-1].of(d, i)
+		}
+		return cell{Text: t.rows[row][column-1-len(shown)]}
+	})
+}
+
+func nodeCell(name string) cell { return cell{Text: name, Link: "node?name=" + url.QueryEscape(name)} }
+
+func ruleCell(name string) cell { return cell{Text: name, Link: "rule?name=" + url.QueryEscape(name)} }
+
+func (p *fleetPage) featureTable(d *data, selected []int) *table {
+	c := featurecount.New("", d.Known.Rules.Mask)
+	for _, i := range selected {
+		c.Add(d.Nodes[i].Input.Facts)
+	}
+	list := c.List()
+	heads := []tableColumn{{Name: "feature", Kind: columnMono}, {Name: "type"}, {Name: "nodes", Kind: columnCount}}
+	return newTable("features", "Features", heads, len(list), func(row, column int) cell {
+		f := list[row]
+		return []cell{
+			{Text: f.Name, Link: p.Link(andTerm(p.base, f.Name), "nodes")}, {Text: f.Type}, {Text: strconv.Itoa(f.Nodes)},
+		}[column]
+	})
+}
+
+// valueTable lists all values of all columns.
+func (p *fleetPage) valueTable(t *matrix) *table {
+	var rows [][]cell
+	for c, name := range p.Columns {
+		for _, v := range t.all(c, name, p.base) {
+			value := cell{Text: v.Value, Faint: v.Size}
+			if v.Filter != "" {
+				value.Link = p.Link(v.Filter, "nodes")
+			}
+			rows = append(rows, []cell{{Text: name}, value, {Text: strconv.Itoa(v.Nodes)}, {Text: strconv.Itoa(v.Percent)}})
+		}
+	}
+	heads := []tableColumn{
+		{Name: "column", Kind: columnMono}, {Name: "value", Kind: columnMono}, {Name: "nodes", Kind: columnCount}, {Name: "share", Kind: columnShare},
+	}
+	return tableOf("values", "Values", heads, rows)
+}
+
+func (p *fleetPage) setTable(t *matrix) *table {
+	sets := t.sets(p.Columns, p.base)
+	heads := append([]tableColumn{{Name: "nodes", Kind: columnCount}, {Name: "share", Kind: columnShare}}, p.columnsOf(t)...)
+	return newTable("sets", "Sets of equal nodes", heads, len(sets), func(row, column int) cell {
+		s := &sets[row]
+		switch {
+		case column == 0 && s.Nodes == 1:
+			return cell{Text: "1", Link: nodeCell(s.First).Link}
+		case column == 0:
+			return cell{Text: strconv.Itoa(s.Nodes), Link: p.Link(s.Filter, "nodes")}
+		case column == 1:
+			return cell{Text: strconv.Itoa(s.Percent)}
+		}
+		return cell{Text: s.Cells[column-2]}
+	})
 }
 
 // selectNodes returns the indexes of the nodes that a filter selects, or of all nodes if the filter has an error.
 func (p *fleetPage) selectNodes(d *data, filter string) []int {
-	reqs, err := compileFilter(filter, d.Known.Rules)
+	c, err := compileFilter(d, filter)
 	if err != nil {
 		p.FilterError = err.Error()
 	}
 	var out []int
-	if reqs == nil {
+	if c == nil || err != nil {
 		for i := range d.Nodes {
 			out = append(out, i)
 		}
 		return out
 	}
-	answer := d.fleet().Query(reqs, len(d.Nodes))
-	for _, name := range answer.Sample {
-		out = append(out, d.place[name])
+	for i, selected := range c.selects(d) {
+		if selected {
+			out = append(out, i)
+		}
 	}
-	p.Nearest, p.Lacks = answer.Nearest, answer.Lacks
+	p.Hints = c.hints(d, filter)
+	switch p.base = strings.TrimSpace(filter); {
+	case isYAML(p.base):
+		p.base = ""
+	case c.op == "or":
+		p.base = "(" + p.base + ")"
+	}
+	if len(out) == 0 {
+		p.explain(d, c, filter)
+	}
 	return out
+}
+
+// explain finds out why no node is selected.
+func (p *fleetPage) explain(d *data, c *clause, filter string) {
+	if reqs := c.joined(d); reqs != nil {
+		answer := d.fleet().Query(reqs, 0)
+		p.Nearest, p.Lacks = answer.Nearest, answer.Lacks
+	}
+	if c.op != "and" {
+		return
+	}
+	for _, t := range c.terms() {
+		n := 0
+		for _, selected := range t.matching(d) {
+			if selected {
+				n++
+			}
+		}
+		p.Alone = append(p.Alone, termCount{strings.TrimSpace(filter[t.from:t.to]), n})
+	}
 }
 
 // chooseColumns returns the requested columns or the default columns.
@@ -257,23 +370,36 @@ func (t *matrix) values(c int, name, filter string) columnValues {
 	}
 	out := columnValues{Name: name, Without: counts[""]}
 	if t.kinds[c] == cellAttribute && out.Without > 0 && out.Without < len(t.rows) {
-		out.Missing = andTerm(filter, name+" DoesNotExist")
+		out.Missing = andTerm(filter, quoteWord(name)+" DoesNotExist")
 	}
 	delete(counts, "")
 	out.Distinct = len(counts)
-	for _, value := range mostFrequent(counts) {
-		if len(out.Values) == maxValues {
-			break
-		}
-		n := counts[value]
-		v := valueCount{Value: value, Size: size(name, value), Nodes: n, Percent: percent(n, len(t.rows))}
-		if t.kinds[c] != cellOther {
-			v.Filter = t.narrow(filter, c, name, value)
-		}
-		out.Values = append(out.Values, v)
+	for _, value := range mostFrequent(counts)[:min(out.Distinct, maxValues)] {
+		out.Values = append(out.Values, t.value(c, name, value, counts[value], filter))
 	}
 	out.More = out.Distinct - len(out.Values)
 	return out
+}
+
+// all returns all values of a column, most frequent first.
+func (t *matrix) all(c int, name, filter string) []valueCount {
+	counts := map[string]int{}
+	for _, row := range t.rows {
+		counts[row[c]]++
+	}
+	var out []valueCount
+	for _, value := range mostFrequent(counts) {
+		out = append(out, t.value(c, name, value, counts[value], filter))
+	}
+	return out
+}
+
+func (t *matrix) value(c int, name, value string, n int, filter string) valueCount {
+	v := valueCount{Value: value, Size: size(name, value), Nodes: n, Percent: percent(n, len(t.rows))}
+	if t.kinds[c] != cellOther && value != "" {
+		v.Filter = t.narrow(filter, c, name, value)
+	}
+	return v
 }
 
 // sets groups nodes with the same values in all columns, largest set first.
@@ -298,6 +424,7 @@ func (t *matrix) sets(columns []string, filter string) []nodeSet {
 
 // narrow returns a filter that also requires a value in a column.
 func (t *matrix) narrow(filter string, c int, name, value string) string {
+	name = quoteWord(name)
 	switch {
 	case value == "" || t.kinds[c] == cellOther:
 		return filter
@@ -314,14 +441,10 @@ func (t *matrix) narrow(filter string, c int, name, value string) string {
 	return andTerm(filter, name+" In "+quoteWord(value))
 }
 
-// andTerm appends a term to a filter. It replaces a filter in YAML.
+// andTerm appends a term to a filter.
 func andTerm(filter, term string) string {
-	filter = strings.TrimSpace(filter)
-	if filter == "" || isRequirement(filter) || strings.HasPrefix(filter, "-") || strings.HasPrefix(filter, "[") {
-		return term
-	}
-	if slices.Contains(strings.Split(filter, " and "), term) {
-		return filter
+	if filter == "" || slices.Contains(strings.Split(filter, " and "), term) {
+		return cmp.Or(filter, term)
 	}
 	return filter + " and " + term
 }
@@ -341,13 +464,7 @@ func percent(n, of int) int {
 }
 
 // Names returns the columns in the format of the input field.
-func (p *fleetPage) Names() string {
-	var names []string
-	for _, c := range p.Columns {
-		names = append(names, c.Name)
-	}
-	return strings.Join(names, " ")
-}
+func (p *fleetPage) Names() string { return strings.Join(p.Columns, " ") }
 
 // Summary returns a sentence about the selection.
 func (p *fleetPage) Summary() string {
@@ -355,4 +472,19 @@ func (p *fleetPage) Summary() string {
 		return plural(p.Total, "node")
 	}
 	return fmt.Sprintf("%s of %s", thousands(p.Matching), plural(p.Total, "node"))
+}
+
+// Only returns the address of all values of one column.
+func (p *fleetPage) Only(column string) string {
+	only := *p
+	only.Asked = column
+	return only.Link(p.Filter, "values")
+}
+
+// Sort returns the sort parameter of the table.
+func (p *fleetPage) Sort() string {
+	if p.Table == nil {
+		return ""
+	}
+	return p.Table.query.Get("sort")
 }

@@ -1,9 +1,12 @@
 package ui
 
 import (
+	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -16,6 +19,9 @@ import (
 // maxTraces is the maximum number of rules on the page of a node. The other rules have their own pages.
 const maxTraces = 150
 
+// reportTimeout is the maximum time to read what the controller reports about a node. After it, the page says that it is unknown.
+const reportTimeout = 3 * time.Second
+
 // nodePage is the page of one node.
 type nodePage struct {
 	Name, Query string
@@ -23,34 +29,60 @@ type nodePage struct {
 	Published  bool
 	HasObject  bool
 	Publishers []string
-	Outcome    outcome
-	Foreign    []foreign
-	Traces     []trace
+	// States are the state columns that are known of the node.
+	States  []nodeState
+	Outcome outcome
+	Foreign *table
+	Traces  []trace
 	// MoreTraces is the number of rules that are not shown, Matched the number of rules that match.
 	MoreTraces, Matched, Rules int
 	Tree                       tree
+}
+
+func (p *nodePage) tables() []*table { return []*table{p.Outcome.Outputs, p.Outcome.Asked, p.Foreign} }
+
+// nodeState is a state column with its value.
+type nodeState struct {
+	Name, Title string
+	Cell        cell
 }
 
 // foreign is a key of the Node that another client has set.
 type foreign struct{ Kind, Key, Value, Managers string }
 
 // newNodePage returns the page of a node, or nil if the node does not exist.
-func newNodePage(d *data, name, query string) *nodePage {
+func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	n := d.node(name)
 	if n == nil {
 		return nil
 	}
 	o := d.Program.Eval(n.Input)
+	c := comparison{node: n.Object, keeps: d.Known.Withholding, linked: true, orphan: !n.OfWorker}
+	if d.Report != nil && n.Object != nil {
+		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+		defer cancel()
+		c.report = d.Report(ctx, n.Object)
+	}
 	p := &nodePage{
 		Name: name, Query: query, Published: n.Published, HasObject: n.Object != nil,
-		Outcome: newOutcome(o, comparison{n.Object, d.Known.Withholding, true}), Tree: newTree(n.Input.Facts, query, d.Snapshot),
+		Outcome: newOutcome(o, c), Tree: newTree(n.Input.Facts, query, d.Snapshot),
+	}
+	for _, s := range states {
+		if c := s.of(d, d.place[name]); c.Text != "" {
+			p.States = append(p.States, nodeState{s.Name, s.Title, c})
+		}
 	}
 	for _, publisher := range n.Input.Publishers {
 		if name := strings.Trim(publisher.Name, "/"); name != "" {
 			p.Publishers = append(p.Publishers, name)
 		}
 	}
-	p.Foreign = foreignOf(n.Object, o)
+	others := foreignOf(n.Object, o)
+	heads := []tableColumn{{Name: "kind"}, {Name: "key", Kind: columnMono}, {Name: "value", Kind: columnMono}, {Name: "client"}}
+	p.Foreign = newTable("others", "Set by other clients", heads, len(others), func(row, column int) cell {
+		f := &others[row]
+		return []cell{{Text: f.Kind}, {Text: f.Key}, {Text: f.Value}, {Text: cmp.Or(f.Managers, "unknown")}}[column]
+	})
 	p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
 	p.Rules = len(p.Traces)
 	for i := range p.Traces {

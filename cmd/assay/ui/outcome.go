@@ -1,15 +1,17 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -18,51 +20,24 @@ import (
 type outcome struct {
 	// Failed is the reason why nothing is written, or "".
 	Failed string
-	Groups []outputs
-	// Asked are labels that NodeFeatures request directly.
-	Asked   []output
-	Missing []missing
-	Notes   []string
+	// Outputs are those of rules, Asked the labels that NodeFeatures request directly.
+	Outputs, Asked *table
+	// Given is the number of outputs that rules give, Lacking the number of those that the Node does not have.
+	Given, Lacking int
+	Notes          []string
 }
 
 // Empty reports whether rules write nothing.
-func (o *outcome) Empty() bool { return len(o.Groups) == 0 && o.Failed == "" }
+func (o *outcome) Empty() bool { return o.Given == 0 && o.Failed == "" }
 
-// outputs are the outputs of one kind.
-type outputs struct {
-	Title string
-	Rows  []output
-}
-
-// output is a key that is written.
+// output is a key that rules give, or that is not written.
 type output struct {
-	Key, Value string
-	source
-	// Differs is the reason why the Node does not have the output, or "".
-	Differs string
-}
-
-// missing is an output that is not written.
-type missing struct {
-	source
-	What, Key, Why string
-}
-
-// source is the rule that an output comes from.
-type source struct {
-	// Object is empty if a NodeFeature requests the label.
-	Object, Rule string
-	// Linked is set if the object has a page.
-	Linked bool
-}
-
-// kinds are the kinds of outputs on nodes, in page order.
-var kinds = []struct {
+	state cell
 	kind  keys.Kind
-	title string
-}{
-	{keys.Label, "Labels"}, {keys.Annotation, "Annotations"}, {keys.Resource, "Extended resources"}, {keys.Taint, "Taints"},
-	{keys.Condition, "Conditions"},
+	key   string
+	value string
+	from  rules.Ref
+	rank  int // problems first
 }
 
 // comparison holds what an outcome is compared with.
@@ -70,29 +45,48 @@ type comparison struct {
 	node   *corev1.Node // nil if the Node is unknown
 	keeps  rules.Withholding
 	linked bool // whether rules have pages
+	// report is what the controller reports about the Node; nil: unknown. orphan is set if its worker has no NodeFeature.
+	report *held.Report
+	orphan bool
 }
-
-func (c *comparison) source(r rules.Ref) source { return source{r.Object, r.Rule, c.linked} }
 
 // newOutcome returns the outputs of rules for a node.
 func newOutcome(o *rules.Outcome, c comparison) outcome {
 	var out outcome
+	var given, asked []output
 	if o.Failed != nil {
 		out.Failed = fmt.Sprintf("Rule %s prevents all changes to this node: %s", o.Failed.Ref, o.Failed.Message)
 	} else {
-		for _, k := range kinds {
-			rows, asked := c.outputs(o, k.kind)
-			if out.Asked = append(out.Asked, asked...); len(rows) > 0 {
-				out.Groups = append(out.Groups, outputs{k.title, rows})
+		for g := range o.Given() {
+			origin, _ := o.Origin(g.Kind, g.Key)
+			row := output{kind: g.Kind, key: g.Key, value: g.Value, from: origin.Ref}
+			row.state, row.rank = c.state(g)
+			if row.rank == rankLacking {
+				out.Lacking++
+			}
+			if origin.Object == "" {
+				asked = append(asked, row)
+			} else {
+				given = append(given, row)
 			}
 		}
+		out.Given = len(given)
 	}
 	for _, no := range o.Rejected() {
-		out.Missing = append(out.Missing, missing{c.source(no.Ref), string(no.Kind), no.Key, no.Reason})
+		row := output{state: cell{Text: "not written", Class: "warn", Note: no.Reason}, kind: no.Kind, key: no.Key, from: no.Ref, rank: rankWithheld}
+		if no.Missing {
+			row.state.Text, row.state.Class, row.rank = "no value", "faint", rankWritten
+		}
+		given = append(given, row)
 	}
 	for _, x := range o.Conflicts() {
-		out.Missing = append(out.Missing, missing{c.source(x.Lost), string(x.Kind), x.Key, "conflict: " + x.Kept.String() + " sets another value and wins"})
+		given = append(given, output{
+			state: cell{Text: "conflict", Class: "warn", Note: x.Kept.String() + " sets another value and wins"},
+			kind:  x.Kind, key: x.Key, from: x.Lost, rank: rankWithheld,
+		})
 	}
+	out.Outputs = c.table("outputs", "Outputs of rules", given)
+	out.Asked = c.table("asked", "Labels that NodeFeatures request without a rule", asked)
 	for _, m := range o.Messages() {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s logs (%s): %s", m.Ref, m.Level, m.Text))
 	}
@@ -102,31 +96,59 @@ func newOutcome(o *rules.Outcome, c comparison) outcome {
 	return out
 }
 
-// outputs returns the outputs of one kind: those of rules, and those that NodeFeatures request.
-func (c *comparison) outputs(o *rules.Outcome, kind keys.Kind) (given, asked []output) {
-	add := func(key, value string) {
-		origin, _ := o.Origin(kind, key)
-		row := output{Key: key, Value: value, source: c.source(origin.Ref), Differs: written.Differs(c.node, c.keeps, kind, key, value)}
-		if origin.Object == "" {
-			asked = append(asked, row)
-		} else {
-			given = append(given, row)
+// The ranks of outputs: what needs attention is first.
+const (
+	rankLacking = iota
+	rankWithheld
+	rankWritten
+)
+
+// holdWords are the states of outputs by the reason of the Event that reports them.
+var holdWords = map[string]string{hold.Removal: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected"}
+
+// state returns whether the Node has an output, and the reason if it has not.
+func (c *comparison) state(g rules.Given) (cell, int) {
+	if why := c.keeps.Withholds(g.Kind); why != "" {
+		return cell{Text: "withheld", Class: "warn", Note: why}, rankWithheld
+	}
+	if c.node == nil {
+		return cell{Text: "given"}, rankWritten
+	}
+	why := written.Differs(c.node, c.keeps, g.Kind, g.Key, g.Value)
+	if why == "" {
+		return cell{Text: "written", Class: "good"}, rankWritten
+	}
+	out := cell{Text: "not written", Class: "bad", Note: why}
+	if c.report == nil {
+		return out, rankLacking
+	}
+	if h := c.report.Of(g.Kind, g.Key, false, c.orphan); h != nil {
+		out.Text, out.Note = cmp.Or(holdWords[h.Reason], out.Text), why+"; "+h.String()
+	} else if text := c.report.Nothing(); text != "" {
+		out.Note += "; " + text
+	}
+	return out, rankLacking
+}
+
+// table lists outputs, those that need attention first.
+func (c *comparison) table(id, caption string, list []output) *table {
+	slices.SortStableFunc(list, func(a, b output) int { return a.rank - b.rank })
+	state := "on the Node"
+	if c.node == nil {
+		state = "result"
+	}
+	heads := []tableColumn{{Name: state, Kind: columnState}, {Name: "kind"}, {Name: "key", Kind: columnMono}, {Name: "value", Kind: columnMono}, {Name: "from"}}
+	return newTable(id, caption, heads, len(list), func(row, column int) cell {
+		o := &list[row]
+		from := cell{Text: o.from.String()}
+		switch {
+		case o.from.Object == "":
+			from = cell{Text: "a NodeFeature", Class: "faint"}
+		case c.linked:
+			from.Link = ruleCell(o.from.Object).Link
 		}
-	}
-	if kind == keys.Taint {
-		for _, t := range o.Taints() {
-			add(t.Key+":"+string(t.Effect), t.Value)
-		}
-		return given, asked
-	}
-	values := map[keys.Kind]func() map[string]string{
-		keys.Label: o.Labels, keys.Annotation: o.Annotations, keys.Resource: o.ExtendedResources,
-		keys.Condition: o.NodeConditions,
-	}[kind]()
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		add(key, values[key])
-	}
-	return given, asked
+		return []cell{o.state, {Text: string(o.kind)}, {Text: o.key}, {Text: o.value}, from}[column]
+	})
 }
 
 // trace is the result of one rule on one node.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -24,6 +25,7 @@ var files embed.FS
 // page holds the data of the layout around each view.
 type page struct {
 	Title, Current, Where, Back string
+	Views                       []navigationItem
 	At                          time.Time
 	Notes                       []string
 	// CanReload is set if the source can be read again, Reading is the duration of a running reload, Failed the error of the last
@@ -31,41 +33,92 @@ type page struct {
 	CanReload bool
 	Reading   string
 	Failed    string
-	View      any
+	// Every is the number of seconds between refreshes.
+	Every int
+	View  any
 }
 
 const (
-	// maxText is the maximum number of characters of one value on a page.
-	maxText = 2000
-	// longText is the number of characters above which a value may not fit into its column and gets a tooltip.
-	longText = 12
+	// refreshInterval is the time between refreshes of a page.
+	refreshInterval = 30 * time.Second
+	// refreshShare is the number of times that a reading fits into the time from one refresh to the next: with 15,000 nodes it takes
+	// seconds of the API server.
+	refreshShare = 10
 )
+
+// maxText is the maximum number of characters of one value on a page.
+const maxText = 2000
 
 var functions = template.FuncMap{
 	"thousands": thousands,
-	"text":      text,
-	"long":      func(s string) bool { return utf8.RuneCountInString(s) > longText },
+	"text":      func(s string) string { return shorten(s, maxText) },
+	"short":     func(s string) string { return shorten(s, maxCell) },
 	"join":      strings.Join,
-	"add":       func(a, b int) int { return a + b },
+	"dots":      func(s string) []string { return strings.Split(shorten(s, maxCell), ".") },
 	"plural":    plural,
-	"percent":   percent,
+	"ago":       func(t time.Time) string { return ago(time.Since(t)) },
+	"filter":    filterLink,
+}
+
+// navigationItem is a page that every page links to.
+type navigationItem struct {
+	// Page is its address, Text what the link says.
+	Page, Text string
+	// Parts are the pages that belong to it.
+	Parts []string
+}
+
+// Has reports whether a page belongs to the item.
+func (n navigationItem) Has(page string) bool {
+	return n.Page == page || slices.Contains(n.Parts, page)
+}
+
+// navigation lists the pages in their order.
+var navigation = []navigationItem{
+	{"fleet", "Nodes", []string{"node", "compare"}},
+	{"rules", "Rules", []string{"rule"}},
+	{"playground", "Playground", nil},
 }
 
 var views = func() map[string]*template.Template {
 	out := map[string]*template.Template{}
-	for _, name := range []string{"fleet", "node", "rules", "rule", "playground", "error"} {
+	names := []string{"error"}
+	for _, item := range navigation {
+		names = append(append(names, item.Page), item.Parts...)
+	}
+	for _, name := range names {
 		t := template.New("layout.html").Funcs(functions)
 		out[name] = template.Must(t.ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
 	}
 	return out
 }()
 
-// text returns a value, shortened for a page.
-func text(s string) string {
-	if utf8.RuneCountInString(s) <= maxText {
+// shorten returns a value with at most the given number of characters, and says how many it has.
+func shorten(s string, limit int) string {
+	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:maxText]) + "… (" + thousands(utf8.RuneCountInString(s)) + " characters)"
+	return string([]rune(s)[:limit]) + "… (" + thousands(utf8.RuneCountInString(s)) + " characters)"
+}
+
+// ago returns the time since an event in words.
+func ago(d time.Duration) string {
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if d >= 2*unit.of || d >= unit.of && unit.of < time.Hour {
+			return plural(int(d/unit.of), unit.name) + " ago"
+		}
+	}
+	return "just now"
+}
+
+// filterLink returns the address of the nodes that a term selects: words of a filter, the last of which is quoted if needed.
+func filterLink(words ...string) string {
+	words = slices.Clone(words)
+	words[len(words)-1] = quoteWord(words[len(words)-1])
+	return "fleet?" + url.Values{"by": {"nodes"}, "filter": {strings.Join(words, " ")}}.Encode()
 }
 
 // thousands formats a number with separators.
@@ -85,10 +138,22 @@ func plural(n int, noun string) string {
 	return thousands(n) + " " + noun + "s"
 }
 
-// show renders a view in the layout.
+// show renders a view in the layout, or one of its tables as a file.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, title string, v any) {
-	d, since, failed := s.current()
-	p := &page{Title: title, Current: view, Where: d.Where, At: d.At, Notes: d.Notes, CanReload: s.source != nil, View: v}
+	d, since, failed, took := s.state()
+	if t, ok := v.(tabled); ok {
+		list := t.tables()
+		for i, t := range list {
+			t.prepare(r, i == 0)
+		}
+		if status == http.StatusOK && r.URL.Query().Has("format") {
+			writeTable(w, r, list)
+			return
+		}
+	}
+	p := &page{
+		Title: title, Current: view, Where: d.Where, At: d.At, Notes: d.Notes, CanReload: s.source != nil, View: v, Views: navigation,
+	}
 	p.Back = strings.TrimPrefix(path.Base(r.URL.Path), "/")
 	if p.Back == s.token {
 		p.Back = "./"
@@ -98,6 +163,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 	if !since.IsZero() {
 		p.Reading = time.Since(since).Round(time.Second).String()
 	}
+	p.Every = int(max(refreshInterval, (refreshShare-1)*took) / time.Second)
 	if failed != nil {
 		p.Failed = failed.Error()
 	}
@@ -114,12 +180,13 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 // isPage reports whether an address is a page of this server, as a relative address.
 func isPage(address string) bool {
 	u, err := url.Parse(address)
-	return err == nil && u.Scheme == "" && u.Host == "" && slices.Contains([]string{"fleet", "node", "rules", "rule", "playground"}, u.Path)
+	return err == nil && u.Scheme == "" && u.Host == "" &&
+		slices.ContainsFunc(navigation, func(n navigationItem) bool { return n.Has(u.Path) })
 }
 
 // home shows the list of nodes, or the node if there is only one.
 func (s *Server) home(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
+	d := s.current()
 	if len(d.Nodes) == 1 {
 		http.Redirect(w, r, "node?name="+url.QueryEscape(d.Nodes[0].Input.Node.Name), http.StatusSeeOther)
 		return
@@ -128,43 +195,58 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
+	d := s.current()
 	q := r.URL.Query()
-	p := newFleetPage(d, fleetQuery{q.Get("filter"), q.Get("columns"), q.Get("by"), number(q, "page")})
-	status := http.StatusOK
-	if p.FilterError != "" {
-		status = http.StatusBadRequest
+	p := newFleetPage(d, fleetQuery{q.Get("filter"), q.Get("columns"), q.Get("by")})
+	if p.FilterError == "" {
+		s.show(w, r, http.StatusOK, "fleet", "Nodes", p)
+	} else if q.Has("format") {
+		http.Error(w, "the filter is not valid: "+p.FilterError, http.StatusBadRequest)
+	} else {
+		s.show(w, r, http.StatusBadRequest, "fleet", "Nodes", p)
 	}
-	s.show(w, r, status, "fleet", "Fleet", p)
+}
+
+// search leads to the node or rule with a name, or to the nodes that a filter selects.
+func (s *Server) search(w http.ResponseWriter, r *http.Request) {
+	d := s.current()
+	q := strings.TrimSpace(r.URL.Query().Get("q"))
+	to := "fleet?" + url.Values{"by": {"nodes"}, "filter": {q}}.Encode()
+	if d.node(q) != nil {
+		to = nodeCell(q).Link
+	} else if slices.Contains(d.ruleNames(), q) {
+		to = ruleCell(q).Link
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
 func (s *Server) node(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
+	d := s.current()
 	name := r.URL.Query().Get("name")
-	if p := newNodePage(d, name, r.URL.Query().Get("q")); p != nil {
+	if p := newNodePage(r.Context(), d, name, r.URL.Query().Get("q")); p != nil {
 		s.show(w, r, http.StatusOK, "node", name, p)
 		return
 	}
-	s.missing(w, r, "There is no node "+name+" here.", "fleet?by=nodes", "All nodes")
+	s.missing(w, r, "There is no node "+name+" here.", filterLink(name), "Nodes with this in their name or a label")
 }
 
 func (s *Server) rules(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
+	d := s.current()
 	s.show(w, r, http.StatusOK, "rules", "Rules", newRulesPage(d))
 }
 
 func (s *Server) rule(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
-	q := r.URL.Query()
-	if p := newRulePage(d, q.Get("name"), number(q, "matched"), number(q, "unmatched")); p != nil {
+	d := s.current()
+	name := r.URL.Query().Get("name")
+	if p := newRulePage(d, name); p != nil {
 		s.show(w, r, http.StatusOK, "rule", p.Name, p)
 		return
 	}
-	s.missing(w, r, "There is no rule "+q.Get("name")+" here.", "rules", "All rules")
+	s.missing(w, r, "There is no rule "+name+" here"+cmp.Or(didYouMean(name, d.ruleNames()), "."), "rules", "All rules")
 }
 
 func (s *Server) playground(w http.ResponseWriter, r *http.Request) {
-	d, _, _ := s.current()
+	d := s.current()
 	r.Body = http.MaxBytesReader(w, r.Body, 3*maxRule) // an encoded character takes up to three bytes
 	if err := r.ParseForm(); err != nil || len(r.PostForm.Get("text")) > maxRule {
 		s.show(w, r, http.StatusRequestEntityTooLarge, "error", "Too large", &errorPage{
@@ -195,11 +277,6 @@ type errorPage struct{ Message, Link, LinkText string }
 
 func (s *Server) missing(w http.ResponseWriter, r *http.Request, message, link, linkText string) {
 	s.show(w, r, http.StatusNotFound, "error", "Not found", &errorPage{message, link, linkText})
-}
-
-func number(q url.Values, name string) int {
-	n, _ := strconv.Atoi(q.Get(name))
-	return n
 }
 
 // contentTypes maps extensions of static files to content types.

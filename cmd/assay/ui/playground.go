@@ -52,6 +52,13 @@ type playgroundPage struct {
 	Tree    tree
 }
 
+func (p *playgroundPage) tables() []*table {
+	if p.Outcome.Outputs == nil {
+		return nil
+	}
+	return []*table{p.Outcome.Outputs}
+}
+
 // gutterLine is a line of the editor's gutter.
 type gutterLine struct {
 	Number          int
@@ -70,10 +77,7 @@ const maxChoices = 300
 // newPlaygroundPage reviews the text, and evaluates it for a node if there are no errors.
 func newPlaygroundPage(d *data, text, node, query string) *playgroundPage {
 	text = strings.ReplaceAll(text, "\r\n", "\n") // browsers send CRLF
-	p := &playgroundPage{Node: node, Query: query, Text: text}
-	for i := range d.Nodes[:min(len(d.Nodes), maxChoices)] {
-		p.Nodes = append(p.Nodes, d.Nodes[i].Input.Node.Name)
-	}
+	p := &playgroundPage{Node: node, Query: query, Text: text, Nodes: d.choices()}
 	n := d.node(node)
 	if n != nil {
 		p.Tree = newTree(n.Input.Facts, query, d.Snapshot)

@@ -2,11 +2,15 @@ package ui
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -19,72 +23,127 @@ const (
 	maxKinds = 64
 	// maxNearest is the maximum number of closest nodes that are shown.
 	maxNearest = 5
-	// nodesPerPage is the number of nodes on one page.
-	nodesPerPage = 100
 )
 
 // rulesPage is the list of rules.
 type rulesPage struct {
-	Rows  []ruleRow
+	Table *table
 	Nodes int
 }
 
-// ruleRow is one rule object.
-type ruleRow struct {
-	Name, Phase, Ready, Message string
-	Priority                    int32
-	Rules, Matched              int
-	BuiltIn                     bool
-}
+func (p *rulesPage) tables() []*table { return []*table{p.Table} }
 
 func newRulesPage(d *data) *rulesPage {
-	matched := map[string]int{}
+	d.evaluate()
+	matched, withheld, conflicts, faulty := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	list := d.Program.Rules()
-	for _, v := range d.all() {
-		objects := map[string]bool{}
+	for n := range d.Nodes {
+		v := d.verdict(n)
+		hit, failed := map[string]bool{}, map[string]bool{}
 		for i, r := range list {
-			if v.matches(i) && !objects[r.Object] {
-				objects[r.Object] = true
-				matched[r.Object]++
+			if v.matches(i) {
+				hit[r.Object] = true
 			}
 		}
+		for i := range v.errors {
+			failed[list[i].Object] = true
+		}
+		count(matched, maps.Keys(hit))
+		count(faulty, maps.Keys(failed))
+		count(withheld, slices.Values(v.withheld.objects))
+		count(conflicts, slices.Values(v.conflicts.objects))
+	}
+	heads := []tableColumn{
+		{Name: "name"}, {Name: "state", Kind: columnState, Title: "What the controller reports in the status, and errors of the evaluation here"}, {Name: "phase"},
+		{Name: "priority", Kind: columnValue}, {Name: "rules", Kind: columnCount},
+		{Name: "matched", Kind: columnCount, Title: "Nodes on which a rule of the object matches, as evaluated here"}, {Name: "share", Kind: columnShare},
+		{Name: "withheld", Kind: columnCount, Title: "Nodes on which outputs are withheld, as evaluated here"},
+		{Name: "conflicts", Kind: columnCount, Title: "Nodes on which outputs lose against another rule, as evaluated here"},
 	}
 	p := &rulesPage{Nodes: len(d.Nodes)}
-	for i := range d.Rules {
-		r := d.Rules[i].Object
-		row := ruleRow{
-			Name: r.Name, Phase: cmp.Or(string(ptr.Deref(r.Spec.Phase, "")), string(nfdv1alpha1.PhaseMain)), Priority: ptr.Deref(r.Spec.Priority, 0),
-			Rules: len(r.Spec.Rules), Matched: matched[r.Name], BuiltIn: d.Rules[i].BuiltIn,
-		}
-		for _, c := range r.Status.Conditions {
-			if c.Type == "Ready" {
-				row.Ready, row.Message = string(c.Status), c.Message
-				if c.Status != metav1.ConditionTrue {
-					row.Ready = c.Reason
-				}
+	p.Table = newTable("rules", "Objects with rules", heads, len(d.Rules), func(row, column int) cell {
+		r := d.Rules[row].Object
+		switch column {
+		case 0:
+			name := ruleCell(r.Name)
+			if d.Rules[row].BuiltIn {
+				name.Faint = "built in"
 			}
+			return name
+		case 1:
+			return ruleState(r, d.Rules[row].BuiltIn, faulty[r.Name])
+		case 2:
+			return cell{Text: cmp.Or(string(ptr.Deref(r.Spec.Phase, "")), string(nfdv1alpha1.PhaseMain))}
 		}
-		p.Rows = append(p.Rows, row)
-	}
+		n := []int{int(ptr.Deref(r.Spec.Priority, 0)), len(r.Spec.Rules), matched[r.Name], percent(matched[r.Name], len(d.Nodes)), withheld[r.Name], conflicts[r.Name]}[column-3]
+		return cell{Text: strconv.Itoa(n), Class: map[bool]string{true: "warn"}[column >= 7 && n > 0]}
+	})
+	p.Table.Help = "In the order of their evaluation, unless you sort them."
 	return p
+}
+
+// count adds one to the counts of keys.
+func count(counts map[string]int, keys iter.Seq[string]) {
+	for key := range keys {
+		counts[key]++
+	}
+}
+
+// ruleState returns in words what the conditions of an object report.
+func ruleState(r *nfdv1alpha1.NodeFeatureRule, builtIn bool, faulty int) cell {
+	state := func(kind string) *metav1.Condition { return meta.FindStatusCondition(r.Status.Conditions, kind) }
+	is := func(kind string, status metav1.ConditionStatus) bool {
+		c := state(kind)
+		return c != nil && c.Status == status
+	}
+	say := func(word, class, kind string) cell {
+		c := state(kind)
+		return cell{Text: word, Class: class, Note: cmp.Or(c.Message, c.Reason)}
+	}
+	switch {
+	case is(nfdv1alpha1.ConditionAccepted, metav1.ConditionFalse):
+		return say("not accepted", "bad", nfdv1alpha1.ConditionAccepted)
+	case is(nfdv1alpha1.ConditionResolved, metav1.ConditionFalse):
+		return say("not resolved", "bad", nfdv1alpha1.ConditionResolved)
+	case is(nfdv1alpha1.ConditionReady, metav1.ConditionFalse):
+		return say("not ready", "bad", nfdv1alpha1.ConditionReady)
+	case is(nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse):
+		return say("failing", "bad", nfdv1alpha1.ConditionHealthy)
+	case is(nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue) && is(nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue):
+		out := say("withheld and conflicted", "warn", nfdv1alpha1.ConditionWithheld)
+		out.Note += "; " + say("", "", nfdv1alpha1.ConditionConflicted).Note
+		return out
+	case is(nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue):
+		return say("withheld", "warn", nfdv1alpha1.ConditionWithheld)
+	case is(nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue):
+		return say("conflicted", "warn", nfdv1alpha1.ConditionConflicted)
+	case faulty > 0:
+		return cell{Text: "failing", Class: "bad", Note: "a rule fails on " + plural(faulty, "node") + " here"}
+	case is(nfdv1alpha1.ConditionReady, metav1.ConditionTrue):
+		return cell{Text: "ready", Class: "good"}
+	case builtIn:
+		return cell{Text: "built in"}
+	}
+	return cell{Text: "no status", Class: "faint"}
 }
 
 // rulePage is the page of one rule object.
 type rulePage struct {
 	Name, Text string
 	BuiltIn    bool
-	Conditions []condition
-	Parts      []rulePart
+	Conditions *table
+	Parts      *table
 	Nodes      int
 	// Matched are nodes on which at least one rule matches, Unmatched the other nodes.
-	Matched, Unmatched pageOf
+	Matched, Unmatched *table
 	Nearest            []near
 	// Searched is the number of kinds of nodes that were searched for the closest ones, Kinds the number of all kinds.
 	Searched, Kinds int
+
+	parts []rulePart
 }
 
-// condition is a condition in the status.
-type condition struct{ Type, Status, Reason, Message, Age string }
+func (p *rulePage) tables() []*table { return []*table{p.Parts, p.Conditions, p.Matched, p.Unmatched} }
 
 // rulePart is one rule of the object.
 type rulePart struct {
@@ -92,13 +151,6 @@ type rulePart struct {
 	Matched, Errors int
 	// Error is the error of the first node on which the rule fails.
 	Error string
-}
-
-// pageOf is one page of a list of nodes.
-type pageOf struct {
-	Names               []string
-	Total, Page, Pages  int
-	Previous, Following int
 }
 
 // near is a node that a rule almost matches.
@@ -110,32 +162,56 @@ type near struct {
 }
 
 // newRulePage returns the page of a rule object, or nil if it does not exist.
-func newRulePage(d *data, name string, matchedPage, unmatchedPage int) *rulePage {
+func newRulePage(d *data, name string) *rulePage {
 	i := slices.IndexFunc(d.Rules, func(r Rule) bool { return r.Object.Name == name })
 	if i < 0 {
 		return nil
 	}
 	r := &d.Rules[i]
 	p := &rulePage{Name: name, Text: r.Text, BuiltIn: r.BuiltIn, Nodes: len(d.Nodes)}
-	for _, c := range r.Object.Status.Conditions {
-		age := ""
-		if !c.LastTransitionTime.IsZero() {
-			age = duration.HumanDuration(d.At.Sub(c.LastTransitionTime.Time))
-		}
-		p.Conditions = append(p.Conditions, condition{c.Type, string(c.Status), c.Reason, c.Message, age})
-	}
+	p.Conditions = conditionTable(r.Object.Status.Conditions, d.At)
 	var matched, unmatched []string
 	list := d.Program.Rules()
-	for i, v := range d.all() {
-		if node := d.Nodes[i].Input.Node.Name; p.count(list, &v) {
+	d.evaluate()
+	for i := range d.Nodes {
+		if node := d.Nodes[i].Input.Node.Name; p.count(list, d.verdict(i)) {
 			matched = append(matched, node)
 		} else {
 			unmatched = append(unmatched, node)
 		}
 	}
 	p.nearest(d, unmatched)
-	p.Matched, p.Unmatched = newPageOf(matched, matchedPage), newPageOf(unmatched, unmatchedPage)
+	p.Parts = p.partTable()
+	p.Matched = listOf("matched", "Nodes that match", "node", len(matched), func(i int) cell { return nodeCell(matched[i]) })
+	p.Matched.Empty = "No node matches."
+	p.Unmatched = listOf("unmatched", "Nodes that do not match", "node", len(unmatched), func(i int) cell { return nodeCell(unmatched[i]) })
+	p.Unmatched.Empty = "All nodes match."
 	return p
+}
+
+// conditionTable lists the conditions in the status of an object.
+func conditionTable(list []metav1.Condition, now time.Time) *table {
+	heads := []tableColumn{{Name: "condition"}, {Name: "status"}, {Name: "message"}, {Name: "since", Kind: columnValue}}
+	t := newTable("conditions", "Status in the cluster", heads, len(list), func(row, column int) cell {
+		c := &list[row]
+		return []cell{{Text: c.Type}, {Text: string(c.Status), Faint: c.Reason}, {Text: c.Message}, ageCell(c.LastTransitionTime.Time, now)}[column]
+	})
+	t.Empty = "The object has no status: no controller has read it yet, or it comes from a file."
+	return t
+}
+
+func (p *rulePage) partTable() *table {
+	heads := []tableColumn{{Name: "rule", Kind: columnMono}, {Name: "nodes", Kind: columnCount}, {Name: "share", Kind: columnShare}, {Name: "errors", Kind: columnState}}
+	t := newTable("parts", "Rules, as evaluated here", heads, len(p.parts), func(row, column int) cell {
+		r := &p.parts[row]
+		errors := cell{Text: "none", Class: "faint"}
+		if r.Errors > 0 {
+			errors = cell{Text: "on " + plural(r.Errors, "node"), Note: r.Error, Class: "bad"}
+		}
+		return []cell{{Text: r.Name}, {Text: strconv.Itoa(r.Matched)}, {Text: strconv.Itoa(percent(r.Matched, p.Nodes))}, errors}[column]
+	})
+	t.Empty = "No rule of the object could be compiled, or there are no nodes."
+	return t
 }
 
 // count adds the verdict on a node and reports whether a rule of the object matches it.
@@ -145,10 +221,10 @@ func (p *rulePage) count(list []rules.Ref, v *verdict) bool {
 		if r.Object != p.Name {
 			continue
 		}
-		if part == len(p.Parts) {
-			p.Parts = append(p.Parts, rulePart{Name: r.Rule})
+		if part == len(p.parts) {
+			p.parts = append(p.parts, rulePart{Name: r.Rule})
 		}
-		of := &p.Parts[part]
+		of := &p.parts[part]
 		part++
 		if v.matches(i) {
 			of.Matched++
@@ -199,16 +275,4 @@ func (p *rulePage) near(n near) {
 		return
 	}
 	p.Nearest[i].Same += 1 + n.Same
-}
-
-// newPageOf returns a page of a list. Pages are counted from 1; a page number outside of the range is clamped.
-func newPageOf(names []string, page int) pageOf {
-	pages := max(1, (len(names)+nodesPerPage-1)/nodesPerPage)
-	page = min(max(page, 1), pages)
-	from := (page - 1) * nodesPerPage
-	out := pageOf{Names: names[from:min(len(names), from+nodesPerPage)], Total: len(names), Page: page, Pages: pages, Previous: page - 1}
-	if page < pages {
-		out.Following = page + 1
-	}
-	return out
 }

@@ -37,6 +37,7 @@ type Server struct {
 	data   *data
 	since  time.Time // start of the current reload; zero if there is none
 	failed error     // error of the last reload
+	took   time.Duration
 }
 
 // New returns a Server for a Snapshot. source reads a new Snapshot when the user reloads; nil disables reloading.
@@ -114,7 +115,9 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 		r.Use(s.authorize)
 		r.Get("/", s.home)
 		r.Get("/fleet", s.fleet)
+		r.Get("/search", s.search)
 		r.Get("/node", s.node)
+		r.Get("/compare", s.compare)
 		r.Get("/rules", s.rules)
 		r.Get("/rule", s.rule)
 		r.Get("/playground", s.playground)
@@ -176,11 +179,17 @@ func (s *Server) unknown(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not found: use the address that assay ui has printed", http.StatusNotFound)
 }
 
-// current returns the data of the pages, and the state of a reload.
-func (s *Server) current() (d *data, since time.Time, failed error) {
+// current returns the data of the pages.
+func (s *Server) current() *data {
+	d, _, _, _ := s.state()
+	return d
+}
+
+// state returns the data of the pages, the start and the error of a reload, and how long the last one took.
+func (s *Server) state() (d *data, since time.Time, failed error, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.data, s.since, s.failed
+	return s.data, s.since, s.failed, s.took
 }
 
 // reload reads a new Snapshot, unless a reload is running. Until it completes, pages show the old one.
@@ -209,6 +218,7 @@ func (s *Server) read(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.took = time.Since(s.since)
 	s.since, s.failed = time.Time{}, err
 	if d != nil {
 		s.data = d

@@ -1,6 +1,10 @@
 package ui
 
-import "testing"
+import (
+	"slices"
+	"testing"
+	"time"
+)
 
 func TestSizeIsInTheLargestUnit(t *testing.T) {
 	for _, test := range []struct{ name, value, want string }{
@@ -15,17 +19,42 @@ func TestSizeIsInTheLargestUnit(t *testing.T) {
 }
 
 func TestFiltersOfValuesSelectTheseValues(t *testing.T) {
-	for _, value := range []string{"a", "and", "AND", "a b", `say "x"`, "a,b", "", "x=y", "é", "tab\there"} {
-		words, err := splitWords("name In " + quoteWord(value))
-		if err != nil || len(words) != 3 || words[2].text != value {
-			t.Errorf("%q as %s: got %v, %v", value, quoteWord(value), words, err)
+	d := newData(&Snapshot{})
+	for _, value := range []string{"a", "and", "AND", "or", "not", "a b", `say "x"`, "a,b", "", "x=y", "a(b", "b)", "é", "tab\there"} {
+		c, err := compileFilter(d, "(cpu.model.name In "+quoteWord(value)+")")
+		if err != nil || c.term == nil || len(c.values) != 1 || c.values[0].text != value {
+			t.Errorf("%q as %s: got %+v, %v", value, quoteWord(value), c, err)
+		}
+	}
+}
+
+// TestNaturalOrder: numbers in names are compared as numbers.
+func TestNaturalOrder(t *testing.T) {
+	sorted := []string{"", "1", "2", "007", "10", "6.8", "6.10", "a1", "a2b", "a10", "b", "node-9", "node-10", "node-10a"}
+	order := []string{"", "1", "2", "6.8", "6.10", "007", "10", "a1", "a2b", "a10", "b", "node-9", "node-10", "node-10a"}
+	slices.SortFunc(sorted, natural)
+	if !slices.Equal(sorted, order) {
+		t.Errorf("got %q", sorted)
+	}
+}
+
+func TestAgesInWords(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "just now", 0: "just now", time.Second: "1 second ago", 59 * time.Second: "59 seconds ago", time.Minute: "1 minute ago",
+		119 * time.Minute: "119 minutes ago", 2 * time.Hour: "2 hours ago", 47 * time.Hour: "47 hours ago", 50 * time.Hour: "2 days ago",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
 		}
 	}
 }
 
 func FuzzFilter(f *testing.F) {
-	f.Add(`cpu.model.vendor_id = Intel and label a/b In "x y", z`)
+	d := newData(&Snapshot{})
+	for _, text := range []string{`cpu.model.vendor_id = Intel and label a/b In "x y", z`, `not (ready or "a b") and rule x`, "((a", "features-age > 3d or name ~ ^a"} {
+		f.Add(text)
+	}
 	f.Fuzz(func(_ *testing.T, text string) {
-		_, _ = parseTerms(text) // it must come back
+		_, _ = compileFilter(d, text) // it must come back
 	})
 }

@@ -3,13 +3,17 @@ package ui
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/review"
@@ -32,6 +36,8 @@ type Snapshot struct {
 	Notes []string
 	// Describe returns the name of a device, or "" if it is unknown. It may be nil.
 	Describe func(feature string, attributes map[string]string) string
+	// Report reads what the controller reports about a Node now. It may be nil.
+	Report func(ctx context.Context, node *corev1.Node) *held.Report
 }
 
 // Node is one node.
@@ -39,8 +45,26 @@ type Node struct {
 	// Object is nil if only the features are known, as in files.
 	Object *corev1.Node
 	Input  rules.Input
-	// Published is set if there are NodeFeatures for the node.
-	Published bool
+	// Published is set if there are NodeFeatures for the node, OfWorker if one of them is its worker's.
+	Published, OfWorker bool
+	// Changed is when its features changed last; zero: unknown.
+	Changed time.Time
+	// Worker is the state of the worker on the node; nil: unknown.
+	Worker *Worker
+}
+
+// Worker is the state of the worker on a node.
+type Worker struct {
+	// Fault is the problem of the worker, or "". Fix is a command that shows more.
+	Fault, Fix string
+}
+
+// labels returns the labels of the Node, or those that NodeFeatures request if the Node is unknown.
+func (n *Node) labels() map[string]string {
+	if n.Object != nil {
+		return n.Object.Labels
+	}
+	return n.Input.Labels
 }
 
 // Rule is one rule object.
@@ -59,21 +83,46 @@ type data struct {
 	*Snapshot
 	place map[string]int
 
-	verdictsOnce, viewOnce sync.Once
-	verdicts               []verdict
-	nodes                  *index.Index
+	verdicts []atomic.Pointer[verdict]
+
+	viewOnce  sync.Once
+	nodes     *index.Index
+	namesOnce sync.Once
+	names     *knownNames
 }
 
-// verdict is which rules of the program match one node, and which fail on it, by their index. An outcome takes 45 kB with 100 rules.
+// verdict is the result of the rules on one node. An outcome takes 45 kB with 100 rules.
 type verdict struct {
-	matched []uint64 // a bit for each rule
+	matched []uint64 // a bit for each rule of the program
 	errors  map[int]error
+	// withheld are outputs that a policy, a setting or an invalid value keeps from the Node, conflicts those that lose against another
+	// rule, and missing those that the Node lacks although nothing withholds them.
+	withheld, conflicts, missing problems
+}
+
+// maxProblems is the maximum number of problems that are kept for each node and kind.
+const maxProblems = 8
+
+// problems are outputs with a problem.
+type problems struct {
+	count int
+	// first are the first ones in words, objects the objects whose outputs they are.
+	first, objects []string
+}
+
+func (p *problems) add(object, text string) {
+	if p.count++; len(p.first) < maxProblems {
+		p.first = append(p.first, text)
+	}
+	if !slices.Contains(p.objects, object) {
+		p.objects = append(p.objects, object)
+	}
 }
 
 func (v *verdict) matches(rule int) bool { return v.matched[rule/64]&(1<<(rule%64)) != 0 }
 
 func newData(s *Snapshot) *data {
-	d := &data{Snapshot: s, place: make(map[string]int, len(s.Nodes))}
+	d := &data{Snapshot: s, place: make(map[string]int, len(s.Nodes)), verdicts: make([]atomic.Pointer[verdict], len(s.Nodes))}
 	if d.Program == nil {
 		d.Program = rules.Link(s.Known.Rules)
 	}
@@ -91,18 +140,24 @@ func (d *data) node(name string) *Node {
 	return nil
 }
 
-// all returns the verdicts on all nodes, in order.
-func (d *data) all() []verdict {
-	d.verdictsOnce.Do(func() {
-		d.verdicts = make([]verdict, len(d.Nodes))
-		input.Each(len(d.Nodes), func(i int) { d.verdicts[i] = verdictOf(d.Program.Eval(d.Nodes[i].Input)) })
-	})
-	return d.verdicts
+// verdict returns the verdict on a node.
+func (d *data) verdict(i int) *verdict {
+	v := d.verdicts[i].Load()
+	if v == nil {
+		v = verdictOf(d.Program.Eval(d.Nodes[i].Input), d.Nodes[i].Object, d.Known.Withholding)
+		d.verdicts[i].Store(v)
+	}
+	return v
 }
 
-func verdictOf(o *rules.Outcome) verdict {
+// evaluate computes the verdicts on all nodes, with all processors.
+func (d *data) evaluate() {
+	input.Each(len(d.Nodes), func(i int) { d.verdict(i) })
+}
+
+func verdictOf(o *rules.Outcome, node *corev1.Node, keeps rules.Withholding) *verdict {
 	list := o.Rules()
-	v := verdict{matched: make([]uint64, (len(list)+63)/64)}
+	v := &verdict{matched: make([]uint64, (len(list)+63)/64)}
 	for i, r := range list {
 		if r.Matched {
 			v.matched[i/64] |= 1 << (i % 64)
@@ -112,6 +167,29 @@ func verdictOf(o *rules.Outcome) verdict {
 				v.errors = map[int]error{}
 			}
 			v.errors[i] = r.Err
+		}
+	}
+	if o.Failed != nil {
+		v.withheld.add(o.Failed.Object, "all outputs: rule "+o.Failed.String()+" failed: "+o.Failed.Message)
+		return v
+	}
+	for _, no := range o.Rejected() {
+		if !no.Missing {
+			v.withheld.add(no.Object, string(no.Kind)+" "+no.Key+": "+no.Reason)
+		}
+	}
+	for _, c := range o.Conflicts() {
+		v.conflicts.add(c.Lost.Object, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" sets another value than "+c.Lost.String()+" and wins")
+	}
+	for g := range o.Given() {
+		object := ""
+		if origin, ok := o.Origin(g.Kind, g.Key); ok {
+			object = origin.Object
+		}
+		if why := keeps.Withholds(g.Kind); why != "" {
+			v.withheld.add(object, string(g.Kind)+" "+g.Key+": "+why)
+		} else if why := written.Differs(node, keeps, g.Kind, g.Key, g.Value); why != "" {
+			v.missing.add(object, string(g.Kind)+" "+g.Key+": "+why)
 		}
 	}
 	return v

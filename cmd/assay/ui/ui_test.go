@@ -166,14 +166,14 @@ func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
 	data := snapshot(t, n)
 	data.Known.Withholding.Taints = true
 	page := serve(t, data, nil).get(t, "node?name=a", http.StatusOK)
-	want(t, page, "the Node has false instead", "taints are disabled; set enableTaints", "rack-labeler")
+	want(t, page, "the Node has false instead", "taints are disabled; set enableTaints", "rack-labeler", "The Node lacks 2 outputs")
 }
 
 func TestRuleShowsMatchedNodesAndTheNearest(t *testing.T) {
 	s := serve(t, snapshot(t), nil)
-	want(t, s.get(t, "rules", http.StatusOK), `<a href="rule?name=vendor">`, `<td class="num">2</td>`)
+	want(t, s.get(t, "rules", http.StatusOK), `<a href="rule?name=vendor">`, `<td class="num"><bdi>2</bdi></td>`)
 	want(t, s.get(t, "rule?name=vendor", http.StatusOK), "Matches 2 of 3 nodes", "The rules are used.", "Nearest nodes", `<a href="node?name=b">`, "found AMD")
-	want(t, s.get(t, "rule?name=vendr", http.StatusNotFound), "There is no rule vendr here.")
+	want(t, s.get(t, "rule?name=vendr", http.StatusNotFound), "There is no rule vendr here; did you mean vendor?")
 }
 
 func TestFleetGroupsAndFilters(t *testing.T) {
@@ -337,7 +337,8 @@ func TestHostileValuesStayText(t *testing.T) {
 	s := serve(t, data, nil)
 	for _, page := range []string{
 		"fleet", "fleet?by=nodes", "fleet?filter=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script) + "&q=" + url.QueryEscape(script),
-		"rules", "rule?name=vendor", "playground?node=" + url.QueryEscape(script),
+		"rules", "rule?name=vendor", "playground?node=" + url.QueryEscape(script), "search?q=" + url.QueryEscape(script),
+		"compare?a=" + url.QueryEscape(script) + "&b=" + url.QueryEscape(script), "fleet?by=values", "fleet?by=nodes&format=json",
 	} {
 		response, err := s.Client().Get(s.base + page) //nolint:bodyclose // body closes it
 		if err != nil {
@@ -355,10 +356,14 @@ func TestHostileValuesStayText(t *testing.T) {
 }
 
 func TestMaskedValuesAreNotShown(t *testing.T) {
-	n := node(facts.NewInterner(), "a", "Intel", map[string]string{"password": "swordfish"})
-	s := serve(t, snapshot(t, n), nil)
-	for _, page := range []string{"node?name=a", "node?name=a&q=swordfish", "fleet?columns=cpu.model.password", "fleet?by=nodes&columns=cpu.model.password", "playground?node=a"} {
-		if text := s.get(t, page, http.StatusOK); strings.Contains(strings.ReplaceAll(text, `value="swordfish"`, ""), ">swordfish") {
+	in := facts.NewInterner()
+	s := serve(t, snapshot(t, node(in, "a", "Intel", map[string]string{"password": "swordfish"}), node(in, "b", "Intel", map[string]string{"password": "secret"})), nil)
+	for _, page := range []string{
+		"node?name=a", "node?name=a&q=swordfish", "fleet?columns=cpu.model.password", "fleet?by=nodes&columns=cpu.model.password", "playground?node=a",
+		"fleet?by=nodes&columns=cpu.model.password&format=csv", "fleet?by=values&columns=cpu.model.password&format=json", "compare?a=a&b=b",
+		"fleet?filter=cpu.model.password+=+swordfisch",
+	} {
+		if text := s.get(t, page, http.StatusOK); strings.Contains(strings.NewReplacer("=swordfish", "", `="swordfish"`, "", "“swordfish”", "").Replace(text), "swordfish") {
 			t.Errorf("%s shows the password", page)
 		}
 	}
@@ -421,7 +426,8 @@ func TestPagesOfLargeFleetsStaySmall(t *testing.T) {
 	s := serve(t, many(t, 15_000), nil)
 	for _, page := range []string{
 		"fleet", "fleet?by=nodes&page=150", "fleet?by=features", "fleet?columns=cpu.model.microcode", "fleet?filter=" + url.QueryEscape("cpu.model.microcode > 100"),
-		"rules", "rule?name=vendor&matched=50&unmatched=9999", "node?name=node-00001", "playground",
+		"fleet?by=values&columns=cpu.model.microcode", "rules", "rule?name=vendor&matched.page=50&unmatched.page=9999", "node?name=node-00001", "playground",
+		"compare?a=node-00001&b=node-00003",
 	} {
 		if text := s.get(t, page, http.StatusOK); len(text) > maxPage {
 			t.Errorf("%s: %d bytes, want at most %d", page, len(text), maxPage)
@@ -431,22 +437,21 @@ func TestPagesOfLargeFleetsStaySmall(t *testing.T) {
 	want(t, s.get(t, "rule?name=vendor", http.StatusOK), "Matches 10,000 of 15,000 nodes", "Searched 64 of")
 }
 
-// BenchmarkFirstPage serves the list of 15,000 nodes for the first time, including the computation of derived data.
-func BenchmarkFirstPage(b *testing.B) {
+// BenchmarkFirstView serves a page of 15,000 nodes for the first time, including the computation of derived data. It reports the size.
+func BenchmarkFirstView(b *testing.B) {
 	data := many(b, 15_000)
-	for b.Loop() {
-		s := serve(b, data, nil)
-		s.get(b, "fleet", http.StatusOK)
-		s.Close()
-	}
-}
-
-// BenchmarkRules serves the list of rules for the first time, which evaluates all nodes.
-func BenchmarkRules(b *testing.B) {
-	data := many(b, 15_000)
-	for b.Loop() {
-		s := serve(b, data, nil)
-		s.get(b, "rules", http.StatusOK)
-		s.Close()
+	for _, page := range []string{
+		"fleet", "fleet?by=nodes", "fleet?by=nodes&sort=-withheld", "fleet?by=nodes&filter=" + url.QueryEscape("not (cpu.model.vendor_id = Intel or withheld)"),
+		"fleet?by=nodes&filter=no-such-name", "fleet?by=values&columns=cpu.model.microcode", "rules", "rule?name=vendor", "fleet?by=nodes&format=csv",
+	} {
+		b.Run(page, func(b *testing.B) {
+			size := 0
+			for b.Loop() {
+				s := serve(b, data, nil)
+				size = len(s.get(b, page, http.StatusOK))
+				s.Close()
+			}
+			b.ReportMetric(float64(size), "bytes")
+		})
 	}
 }

@@ -1,5 +1,5 @@
 // Forms with data-live show their results as the user types: the page is fetched, and the parts that data-live names are replaced.
-// Everything but that works without this file.
+// Parts with data-fresh are replaced when the state is read again. Everything but that works without this file.
 "use strict";
 
 const pause = 250; // milliseconds after the last key
@@ -36,24 +36,37 @@ function live(form) {
   });
 }
 
-// replace puts the parts of another page into this one. Features that were opened or closed stay so.
+// replace puts the parts of another page into this one. What the user opened, scrolled to or focused stays so.
 function replace(parts, next) {
   for (const id of parts) {
     const old = document.getElementById(id), part = next.getElementById(id);
     if (!part) return fail([id], next.body.textContent.trim().slice(0, 200));
-    const open = new Map([...old.querySelectorAll("details")].map((d) => [d.querySelector("summary").textContent, d.open]));
+    const open = new Map([...old.querySelectorAll("details")].map((d) => [named(d), d.open]));
+    const boxes = [...old.querySelectorAll(".scroll, pre")].map((e) => [e.scrollLeft, e.scrollTop]);
     const scroll = old.scrollTop;
+    const focused = old.contains(document.activeElement) ? controls(old).indexOf(document.activeElement) : -1;
+    const address = focused >= 0 && document.activeElement.getAttribute("href");
     old.replaceWith(part);
     for (const d of part.querySelectorAll("details")) {
-      const before = open.get(d.querySelector("summary").textContent);
+      const before = open.get(named(d));
       if (before !== undefined) d.open = before;
     }
     part.scrollTop = scroll;
+    [...part.querySelectorAll(".scroll, pre")].forEach((e, i) => { if (boxes[i]) [e.scrollLeft, e.scrollTop] = boxes[i]; });
+    if (focused >= 0) {
+      const now = controls(part);
+      (now.find((e) => address && e.getAttribute("href") === address) ?? now[focused])?.focus({ preventScroll: true });
+    }
   }
 }
 
+const controls = (part) => [...part.querySelectorAll("a[href], button, input, summary, [tabindex]")];
+
+// named returns the text of the summary of a details element without its numbers, which may change.
+const named = (details) => details.querySelector("summary").textContent.replace(/\d+/g, "");
+
 function fail(parts, message) {
-  for (const id of parts) document.getElementById(id).removeAttribute("aria-busy");
+  for (const id of parts) document.getElementById(id)?.removeAttribute("aria-busy");
   const old = document.getElementById("failure");
   if (old) old.remove();
   const banner = document.createElement("p");
@@ -78,12 +91,74 @@ function editor(text) {
   });
 }
 
+// refreshing reads the state again in intervals, and shows it without a new page. It waits while the page is not visible or a part of it
+// is selected, and the choice of the user is kept for all pages.
+function refreshing(label) {
+  const box = label.querySelector("input"), off = "assay-refresh-off";
+  const every = () => 1000 * document.getElementById("status").dataset.every;
+  let timer;
+  label.hidden = false;
+  box.checked = localStorage.getItem(off) === null;
+  const later = (wait) => {
+    clearTimeout(timer);
+    if (box.checked) timer = setTimeout(again, wait);
+  };
+  const again = async () => {
+    if (document.hidden || !getSelection().isCollapsed) return later(1000);
+    try {
+      const form = document.getElementById("reload");
+      await fetch(form.action, { method: "post", body: new URLSearchParams({ back: "./" }), redirect: "manual" });
+      let next;
+      do {
+        await new Promise((done) => setTimeout(done, pause));
+        next = await page(location.href);
+      } while (next.querySelector("[data-reading]"));
+      show(next);
+      document.getElementById("failure")?.remove();
+    } catch {
+      fail([], "No answer from assay ui: is it still running? The page shows what it read before.");
+    }
+    later(every());
+  };
+  box.addEventListener("change", () => {
+    if (box.checked) localStorage.removeItem(off);
+    else localStorage.setItem(off, "1");
+    later(0);
+  });
+  later(every());
+}
+
+async function page(address, options) {
+  const response = await fetch(address, options);
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+// show replaces the parts of the page with data-fresh. The playground evaluates what is in its fields.
+function show(next) {
+  const parts = [...document.querySelectorAll("[data-fresh]")].map((e) => e.id).filter((id) => next.getElementById(id));
+  replace(parts, next);
+  const form = document.querySelector("form[data-live][method=post]");
+  if (form) form.requestSubmit();
+}
+
+// ages updates the ages in words.
+function ages() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const seconds = Math.max(0, (Date.now() - new Date(time.dateTime)) / 1000);
+    const unit = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= 2 * size || size < 3600 && seconds >= size);
+    const n = unit && Math.floor(seconds / unit[0]);
+    time.textContent = unit ? `${n} ${unit[1]}${n === 1 ? "" : "s"} ago` : "just now";
+  }
+}
+
 document.querySelectorAll("form[data-live]").forEach(live);
+document.querySelectorAll("#refresh").forEach(refreshing);
+setInterval(ages, 1000);
 document.querySelectorAll("textarea").forEach(editor);
 
-// The key / goes to the search field of the page, Escape leaves it.
+// The key / goes to the search field of the page, or to that of all pages. Escape leaves it.
 document.addEventListener("keydown", (event) => {
-  const field = document.querySelector("[data-search]");
+  const field = document.querySelector("[data-search]") ?? document.getElementById("find");
   if (event.key === "/" && field && !event.target.closest("input, textarea")) {
     event.preventDefault();
     field.focus();

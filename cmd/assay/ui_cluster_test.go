@@ -1,0 +1,96 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/controller/hold"
+)
+
+// uiPage returns a page of assay ui for a cluster.
+func uiPage(t *testing.T, objects map[string]any, page string) string {
+	t.Helper()
+	f, cmd := &uiFlags{}, &cobra.Command{}
+	f.register(cmd)
+	if err := cmd.ParseFlags([]string{"--kubeconfig", fakeAPI(t, objects)}); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := f.snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := ui.New(snapshot, f.snapshot)
+	listener, err := ui.Listen(ui.DefaultAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	address, err := url.Parse(server.URL(listener))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	server.Handler(t.Context()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+address.Path+page, nil))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("%s: status %d: %s", page, answer.Code, answer.Body)
+	}
+	return answer.Body.String()
+}
+
+// TestUISaysWhyTheNodeLacksAnOutput: the page of a node says in the first column of an output what the controller reports about it.
+func TestUISaysWhyTheNodeLacksAnOutput(t *testing.T) {
+	until := time.Now().Add(40 * time.Minute).UTC().Truncate(time.Second)
+	for name, tc := range map[string]struct{ reason, why, state, says string }{
+		"Suppressed": {hold.Flapping, "it changed", "suppressed", "the Node has theirs instead; flapping until " + until.Format(time.RFC3339)},
+		"Contested":  {hold.Contested, "another client", "contested", "another client"},
+		"Rejected":   {hold.Refused, "the API server rejects it", "rejected", "the API server rejects it"},
+		"Held":       {hold.Removal, "removalBudget: too many", "held", "removalBudget: too many"},
+		"NotWritten": {"Other", "", "not written", "the Node has theirs instead; no replica of the controller holds Lease"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := uiPage(t, map[string]any{
+				"/api/v1/nodes":         list(object{"metadata": object{"name": "a", "uid": "now", "labels": object{"example.com/value": "theirs"}}}),
+				nfdAPI + "nodefeatures": list(fakeFeatures("a", "AVX")),
+				nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "gpu"}, "spec": object{"rules": []object{
+					{"name": "gives", "labels": object{"example.com/value": "ours"}},
+				}}}),
+				"/api/v1/events": list(object{
+					"metadata": object{"name": "e"}, "reason": tc.reason, "message": hold.Message(tc.reason, until, tc.why, []string{"label example.com/value"}),
+					"involvedObject": object{"kind": "Node", "name": "a", "uid": "now"}, "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
+				}),
+			}, "node?name=a&table=outputs&format=csv")
+			if line := strings.Split(page, "\n")[1]; !strings.HasPrefix(line, tc.state+",") || !strings.Contains(line, tc.says) {
+				t.Errorf("the output is %s", line)
+			}
+		})
+	}
+}
+
+// TestUIShowsTheWorker: a node whose worker was down looked like any other.
+func TestUIShowsTheWorker(t *testing.T) {
+	labels := object{"app.kubernetes.io/part-of": "assay", "app.kubernetes.io/component": "worker"}
+	page := uiPage(t, map[string]any{
+		"/api/v1/nodes":             list(fakeNode("a"), fakeNode("b")),
+		nfdAPI + "nodefeatures":     list(fakeFeatures("a", "AVX"), fakeFeatures("b", "AVX")),
+		nfdAPI + "nodefeaturerules": list(),
+		"/apis/apps/v1/namespaces/assay-system/daemonsets": list(object{
+			"metadata": object{"name": "worker", "namespace": "assay-system", "labels": labels}, "spec": object{"selector": object{"matchLabels": object{"app": "worker"}}},
+		}),
+		"/api/v1/namespaces/assay-system/pods": list(
+			object{"metadata": object{"name": "w-a", "namespace": "assay-system"}, "spec": object{"nodeName": "a"}, "status": object{"containerStatuses": []object{{"name": "worker", "ready": true}}}},
+			object{"metadata": object{"name": "w-b", "namespace": "assay-system"}, "spec": object{"nodeName": "b"}, "status": object{"containerStatuses": []object{
+				{"name": "worker", "state": object{"waiting": object{"reason": "CrashLoopBackOff"}}},
+			}}},
+		),
+	}, "fleet?by=nodes&filter=worker+%3D+down&format=csv")
+	if !strings.Contains(page, "\nb,") || strings.Contains(page, "\na,") || !strings.Contains(page, "container worker is waiting: CrashLoopBackOff") {
+		t.Errorf("nodes whose worker is down:\n%s", page)
+	}
+}
