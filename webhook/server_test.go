@@ -246,6 +246,22 @@ func TestWarnsOfResourcesThatADeviceClassClaims(t *testing.T) {
 	}
 }
 
+// TestWarnsOfDevicesThatTheClusterCannotHave: the warning also comes without warnings that depend on nodes.
+func TestWarnsOfDevicesThatTheClusterCannotHave(t *testing.T) {
+	why := ""
+	s := newServer(t, func(o *webhook.Options) { o.Known.NoDevices = func() string { return why } })
+	rule := []byte(ruleYAML(`{rules: [{name: a, labels: {gpu: "true"}, matchFeatures: [
+		{feature: DRA.device, matchExpressions: {driver.name: {op: Exists}}}, {feature: kernel.version, matchExpressions: {full: {op: Exists}}}]}]}`))
+	if got := s.Review(t.Context(), request(t, rule)); len(got.Warnings) > 0 {
+		t.Errorf("warnings %q in a cluster that can have devices", got.Warnings)
+	}
+	why = "it is too old"
+	want := []string{"spec.rules[0].matchFeatures[0].feature: no node has dra.device: it is too old"}
+	if got := s.Review(t.Context(), request(t, rule)); fmt.Sprint(got.Warnings) != fmt.Sprint(want) {
+		t.Errorf("got %q, want %q", got.Warnings, want)
+	}
+}
+
 func TestPublishing(t *testing.T) {
 	const (
 		worker, manager = "system:serviceaccount:assay-system:assay-worker", "system:serviceaccount:assay-system:assay-manager"

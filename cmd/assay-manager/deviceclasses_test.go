@@ -3,12 +3,18 @@
 package main
 
 import (
+	"context"
+	"net/http"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -24,11 +30,26 @@ func TestDeviceClassesClaimResources(t *testing.T) {
 	if class.Spec.ExtendedResourceName == nil {
 		want = ""
 	}
-	d := &deviceClasses{api: api}
-	if got := d.of("example.com/gpu"); got != want {
+	of := claimed(api)
+	if got := of("example.com/gpu"); got != want {
 		t.Errorf("the class is %q, want %q", got, want)
 	}
-	if got := d.of("example.com/other"); got != "" {
+	if got := of("example.com/other"); got != "" {
 		t.Errorf("another resource is claimed by %q", got)
+	}
+}
+
+// TestReviewsKnowWhetherNodesCanHaveDevices asks a real API server that serves ResourceSlices. One that does not answers with status 404; an
+// API server of this version does not start without them.
+func TestReviewsKnowWhetherNodesCanHaveDevices(t *testing.T) {
+	api := testkit.Client(t, testkit.Cluster(t).User)
+	if why := noDevices(api)(); why != "" {
+		t.Errorf("no devices, because %s", why)
+	}
+	old := interceptor.NewClient(api, interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
+	}})
+	if why := noDevices(old)(); why != resourceslice.ErrNotServed.Error() {
+		t.Errorf("why there are no devices: %q", why)
 	}
 }

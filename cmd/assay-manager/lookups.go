@@ -33,7 +33,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
-	o.Known.Claimed = (&deviceClasses{api: mgr.GetAPIReader()}).of
+	o.Known.Claimed, o.Known.NoDevices = claimed(mgr.GetAPIReader()), noDevices(mgr.GetAPIReader())
 	watched := []client.Object{&assayv1alpha1.NodeFeatureRuleTemplate{}, inputs.Namespace()}
 	if f.selectors {
 		o.Request = requests(c)

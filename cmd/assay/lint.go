@@ -162,6 +162,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	claimed, err := c.ClaimedResources(ctx)
 	note(cmd, err)
 	known.Claimed = func(resource string) string { return claimed[resource] }
+	known.NoDevices = func() string { return w.noDevices }
 	known.AllTemplates = true
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
 	if nodes {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +21,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/fleet/offline"
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -56,7 +58,8 @@ type world struct {
 	rules     []nfdv1alpha1.NodeFeatureRule
 	builtIn   []nfdv1alpha1.NodeFeatureRule
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
-	kept      store // Secrets and ConfigMaps in Assay's own namespace
+	kept      store  // Secrets and ConfigMaps in Assay's own namespace
+	noDevices string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
 
 	scheduling filedScheduling // of files
 
@@ -316,16 +319,23 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 			return err
 		}
 	}
-	if !want.features || !want.devices && !w.readDevices() {
+	if !want.devices && !(want.features && w.readDevices()) {
 		return nil
 	}
 	var err error
-	w.objects.Slices, err = c.ResourceSlices(ctx, want.node)
-	if cluster.IsForbidden(err) {
-		fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printable(err.Error()))
+	if w.objects.Slices, err = c.ResourceSlices(ctx, want.node); err == nil {
 		return nil
 	}
-	return err
+	switch {
+	case errors.Is(err, resourceslice.ErrNotServed):
+		if w.noDevices = err.Error(); !w.readDevices() {
+			return nil // a command that shows all features shows those that the cluster can have
+		}
+	case !cluster.IsForbidden(err):
+		return err
+	}
+	fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printable(err.Error()))
+	return nil
 }
 
 // readDevices reports whether a rule may read the devices of DRA drivers. Rules in Secrets and ConfigMaps are not known yet, and may.

@@ -39,6 +39,8 @@ type Known struct {
 	// Published reports whether a node of the cluster publishes a feature, by its lower-case name. known is false if this is not
 	// known yet. Nil means unknown.
 	Published func(feature string) (published, known bool)
+	// NoDevices returns why no node of the cluster can have devices of DRA drivers; empty: they can. Nil means unknown.
+	NoDevices func() string
 	// HasNode reports whether the cluster has a Node of this name. known is false if this is not known yet. Nil means unknown.
 	HasNode func(name string) (has, known bool)
 	// Claimed returns the DeviceClass that claims an extended resource, or "". Nil means unknown.
@@ -130,16 +132,22 @@ func (k *Known) options() lint.Options {
 	return lint.Options{IDs: k.IDs, Tolerations: k.Tolerations}
 }
 
-// unpublished warns about features with valid names that no node of the cluster publishes.
+// unpublished warns about features with valid names that no node of the cluster publishes, or that the cluster cannot have.
 func (k *Known) unpublished(f *Findings, refs []lint.FeatureRef) {
-	if k.Published == nil {
-		return
-	}
 	warned := map[string]bool{}
 	for _, w := range f.Warnings {
 		warned[w.Path] = true
 	}
 	for _, ref := range refs {
+		if k.NoDevices != nil && facts.IsDevices(ref.Feature) && !warned[ref.Path] {
+			if why := k.NoDevices(); why != "" {
+				f.Warn(ref.Path, warning.Suspicious, "no node has %s: %s", ref.Feature, why)
+				continue
+			}
+		}
+		if k.Published == nil {
+			continue
+		}
 		if published, known := k.Published(ref.Feature); !known || published || warned[ref.Path] {
 			continue
 		}

@@ -148,7 +148,8 @@ func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, err
 	return list[corev1.Node](ctx, c, "/api/v1/nodes", query)
 }
 
-// ResourceSlices returns the ResourceSlices of one node, or all if node is empty; nil if the cluster does not serve them.
+// ResourceSlices returns the ResourceSlices of one node, or all if node is empty. The error is resourceslice.ErrNotServed if the cluster does
+// not serve them.
 func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.ResourceSlice, error) {
 	query := url.Values{}
 	if node != "" {
@@ -157,7 +158,7 @@ func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.
 	out, err := list[resourcev1.ResourceSlice](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/resourceslices", query)
 	switch {
 	case IsNotFound(err):
-		return nil, nil
+		return nil, resourceslice.ErrNotServed
 	case err == nil && out == nil:
 		out = []resourcev1.ResourceSlice{} // there are none, which is known
 	}

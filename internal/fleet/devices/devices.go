@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -100,7 +101,7 @@ func (d *Devices) Problem(features []string) string {
 	return d.why
 }
 
-// setProblem stores the result of served.
+// setProblem stores the result of Served.
 func (d *Devices) setProblem(err error, absent bool) {
 	why := ""
 	if err != nil {
@@ -149,7 +150,7 @@ func (d *Devices) Start(ctx context.Context) error {
 	}
 	log := logf.FromContext(ctx).WithName("devices")
 	for logged := ""; ; {
-		err, absent := d.served(ctx)
+		err, absent := Served(ctx, d.opt.Client)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was stopped
 		}
@@ -172,13 +173,13 @@ func (d *Devices) Start(ctx context.Context) error {
 	return nil
 }
 
-// served returns an error if the cluster does not serve ResourceSlices, or if this process may not read them. Other errors are left to
-// the reflector, which tries again.
-func (d *Devices) served(ctx context.Context) (err error, absent bool) {
-	err = d.opt.Client.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
+// Served returns an error if the cluster does not serve ResourceSlices, which is then absent, or if this process may not read them. Other
+// errors mean nothing: a later request may succeed.
+func Served(ctx context.Context, c client.Reader) (err error, absent bool) {
+	err = c.List(ctx, &resourcev1.ResourceSliceList{}, client.Limit(1))
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster does not serve ResourceSlices of %s, which Kubernetes 1.34 and newer have", resourcev1.SchemeGroupVersion), true
+		return resourceslice.ErrNotServed, true
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("ResourceSlices cannot be read: %w", err), false
 	}

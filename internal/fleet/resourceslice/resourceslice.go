@@ -3,6 +3,7 @@ package resourceslice
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 )
+
+// ErrNotServed is why no node has devices in a cluster without ResourceSlices.
+var ErrNotServed = errors.New("the cluster does not serve ResourceSlices of " + resourcev1.SchemeGroupVersion.String() + ", which Kubernetes 1.34 and newer have")
 
 // Of returns what rules read of a ResourceSlice, and the node that it describes; empty: it describes devices that several nodes reach,
 // which are not features of one.
