@@ -70,6 +70,17 @@ func TestRulesReadDevicesOfDRADrivers(t *testing.T) {
 		t.Errorf("a NodeFeature has invented devices: %v", n.Labels)
 	}
 
+	shared := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "shared-"}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "net.example.com", AllNodes: new(true), Pool: resourcev1.ResourcePool{Name: "shared", Generation: 1, ResourceSliceCount: 1},
+	}}
+	testkit.Create(w, w, shared)
+	testkit.Eventually(w, "the metric of slices that no rule reads", func(context.Context) error {
+		if got := gauge(w.T, "assay_resourceslices_ignored", "SeveralNodes"); got != 1 {
+			return fmt.Errorf("it is %v, want 1", got)
+		}
+		return nil
+	})
+
 	// The driver restarts: the kubelet deletes its slices.
 	w.delete(gpus)
 	all["example.com/complete"] = "false"

@@ -44,6 +44,9 @@ type Pool struct {
 	// the caller has kept from an earlier generation.
 	Complete bool
 	Devices  []*Instances
+	// Old is the number of slices of older generations. TooMany is that of the others if all are known, and the node would have more than
+	// MaxDevices with them.
+	Old, TooMany int
 }
 
 // Pools returns the pools of slices, sorted by driver and name. The order of the devices is that of the slices.
@@ -61,6 +64,8 @@ func Pools(list []Slice) []Pool {
 		for ; n < len(list) && list[n].Driver == newest.Driver && list[n].Pool == newest.Pool; n++ {
 			if list[n].Generation == newest.Generation {
 				pool.Devices = append(pool.Devices, list[n].Devices)
+			} else {
+				pool.Old++
 			}
 		}
 		list = list[n:]
@@ -68,10 +73,13 @@ func Pools(list []Slice) []Pool {
 		for _, s := range pool.Devices {
 			count += s.Len()
 		}
-		pool.Complete = int64(len(pool.Devices)) == newest.Total && devices+count <= MaxDevices
-		if pool.Complete {
-			devices += count
-		} else {
+		known := int64(len(pool.Devices)) == newest.Total
+		switch {
+		case known && devices+count <= MaxDevices:
+			pool.Complete, devices = true, devices+count
+		case known:
+			pool.TooMany, pool.Devices = len(pool.Devices), nil
+		default:
 			pool.Devices = nil
 		}
 		pools = append(pools, pool)

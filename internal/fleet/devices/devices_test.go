@@ -2,6 +2,7 @@ package devices_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -210,5 +211,25 @@ func TestListAfterAnOutageIsACompleteAnswer(t *testing.T) {
 	w.do(w.Update(slice("b", "nic", 1, 1, 2)))
 	if w.changes != before+1 {
 		t.Error("a slice with the same devices is a change")
+	}
+}
+
+func TestSlicesThatNoRuleReadsAreCounted(t *testing.T) {
+	shared := slice("shared", "gpu", 1, 1, 1)
+	shared.Spec.NodeName, shared.Spec.AllNodes = nil, new(true)
+	w := newWorld(t,
+		slice("a", "gpu", 3, 2, 1), slice("b", "gpu", 1, 1, 1), slice("c", "gpu", 2, 3, 1), slice("d", "gpu", 2, 3, 1), // incomplete
+		slice("e", "nic", 1, 1, 1), slice("f", "ignored", 1, 1, 1), shared,
+		slice("g", "z", 1, 2, facts.MaxDevices), slice("h", "z", 1, 2, 1), slice("i", "z", 0, 1, 1),
+	)
+	want := map[string]int{devices.IgnoredShared: 1, devices.IgnoredDriver: 1, devices.IgnoredGeneration: 4, devices.IgnoredLimit: 2}
+	if got := w.Ignored(); !maps.Equal(got, want) {
+		t.Errorf("ignored %v, want %v", got, want)
+	}
+	w.do(w.Update(slice("b", "gpu", 3, 2, 1)))
+	w.do(w.Delete(shared))
+	want = map[string]int{devices.IgnoredShared: 0, devices.IgnoredDriver: 1, devices.IgnoredGeneration: 3, devices.IgnoredLimit: 2}
+	if got := w.Ignored(); !maps.Equal(got, want) {
+		t.Errorf("later, ignored %v, want %v", got, want)
 	}
 }

@@ -21,26 +21,9 @@ func (d *Devices) Ignored() map[string]int {
 		out[why]++
 	}
 	for _, m := range d.nodes {
-		list := m.sorted()
-		for _, p := range facts.Pools(list) {
-			newest, have, total := int64(0), 0, int64(0)
-			for _, s := range list {
-				if s.Driver != p.Driver || s.Pool != p.Name {
-					continue
-				}
-				switch {
-				case s.Generation > newest || have == 0:
-					out[IgnoredGeneration] += have
-					newest, have, total = s.Generation, 1, s.Total
-				case s.Generation < newest:
-					out[IgnoredGeneration]++
-				default:
-					have++
-				}
-			}
-			if !p.Complete && int64(have) == total {
-				out[IgnoredLimit] += have
-			}
+		for _, p := range facts.Pools(m.sorted()) {
+			out[IgnoredGeneration] += p.Old
+			out[IgnoredLimit] += p.TooMany
 		}
 	}
 	return out
