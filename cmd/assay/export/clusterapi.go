@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -17,12 +19,26 @@ import (
 const (
 	capacityLabels = "capacity.cluster-autoscaler.kubernetes.io/labels"
 	capacityTaints = "capacity.cluster-autoscaler.kubernetes.io/taints"
+	// The template has a ResourceSlice of this DRA driver with this number of devices. Without the first one, the second one is the amount
+	// of the extended resource in the third one.
+	capacityDriver  = "capacity.cluster-autoscaler.kubernetes.io/dra-driver"
+	capacityGPUs    = "capacity.cluster-autoscaler.kubernetes.io/gpu-count"
+	capacityGPUType = "capacity.cluster-autoscaler.kubernetes.io/gpu-type"
 )
 
-// Annotations of a MachineDeployment that record which labels and taints in the annotations above are from an export.
+// Annotations of a MachineDeployment that record what in the annotations above is from an export. The last one is DRIVER=COUNT.
 const (
 	exportedLabels = assayv1alpha1.GroupName + "/exported-labels"
 	exportedTaints = assayv1alpha1.GroupName + "/exported-taints"
+	exportedGPUs   = assayv1alpha1.GroupName + "/exported-gpus"
+)
+
+// Labels of the library's rules by which the GPUs of a DRA driver gpu.VENDOR are known: VENDOR/gpu.count has their number, and the other
+// one, which ends in the name of the driver, shows that they are not those of a device plugin.
+const (
+	countLabel    = "/gpu.count"
+	completeLabel = nfdv1alpha1.FeatureLabelNamespace + "/dra-complete."
+	driverPrefix  = "gpu."
 )
 
 // defaultArchitecture is the architecture of the template that Cluster Autoscaler makes if no label says otherwise.
@@ -91,10 +107,38 @@ func deployment(g *group, old *MachineDeployment, opt Options) *MachineDeploymen
 			out.Metadata.Annotations[name] = strings.Join(list, ",")
 		}
 	}
-	if len(ownLabels)+len(ownTaints) == 0 && was[exportedLabels] == "" && was[exportedTaints] == "" {
+	driver, count := g.gpus()
+	declared := was[capacityDriver]+was[capacityGPUs]+was[capacityGPUType] != "" && was[capacityDriver]+"="+was[capacityGPUs] != was[exportedGPUs]
+	if driver != "" && !declared {
+		out.Metadata.Annotations[capacityDriver], out.Metadata.Annotations[capacityGPUs] = driver, count
+		out.Metadata.Annotations[exportedGPUs] = driver + "=" + count
+	}
+	recorded := func(annotations map[string]string) bool {
+		return annotations[exportedLabels]+annotations[exportedTaints]+annotations[exportedGPUs] != ""
+	}
+	if !recorded(out.Metadata.Annotations) && !recorded(was) {
 		return nil
 	}
 	return out
+}
+
+// gpus returns the DRA driver of the GPUs that all shapes have, and their number; empty: it is not known, or there are several drivers, for
+// which Cluster Autoscaler has no annotations.
+func (g *group) gpus() (driver, count string) {
+	for name, value := range g.all {
+		vendor, ok := strings.CutSuffix(name, countLabel)
+		if _, published := g.all[completeLabel+driverPrefix+vendor]; !ok || !published {
+			continue
+		}
+		if n, err := strconv.Atoi(value); err != nil || n <= 0 {
+			continue
+		}
+		if driver != "" {
+			return "", ""
+		}
+		driver, count = driverPrefix+vendor, value
+	}
+	return driver, count
 }
 
 // mergeLabels returns the labels of others, as they are written, and then those of the group; and the names of the latter.

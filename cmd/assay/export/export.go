@@ -96,7 +96,8 @@ func (r *Result) note(format string, args ...any) {
 type group struct {
 	name   string
 	shapes []*assayv1alpha1.NodeShape
-	labels map[string]string // what all shapes have
+	all    map[string]string // the labels that all shapes have
+	labels map[string]string // those of them that are exported
 	taints []corev1.Taint    // what all shapes have
 }
 
@@ -127,12 +128,15 @@ func (r *Result) groups(shapes []assayv1alpha1.NodeShape, opt Options, what stri
 
 // intersect finds what all shapes of the group have.
 func (g *group) intersect(opt Options) {
-	g.labels = map[string]string{}
+	g.all, g.labels = map[string]string{}, map[string]string{}
 	for name, value := range g.shapes[0].Status.Labels {
-		if opt.exports(name) && !slices.ContainsFunc(g.shapes, func(s *assayv1alpha1.NodeShape) bool {
+		if slices.ContainsFunc(g.shapes, func(s *assayv1alpha1.NodeShape) bool {
 			got, ok := s.Status.Labels[name]
 			return !ok || got != value
 		}) {
+			continue
+		}
+		if g.all[name] = value; opt.exports(name) {
 			g.labels[name] = value
 		}
 	}

@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -304,4 +305,54 @@ func TestAResourceFlavorHasAtMostEightLabels(t *testing.T) {
 // groupShape is a shape of the node group g.
 func groupShape(label string, labels m) assayv1alpha1.NodeShape {
 	return assayv1alpha1.NodeShape{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Status: assayv1alpha1.NodeShapeStatus{Key: m{label: "g"}, Labels: labels}}
+}
+
+// TestAMachineDeploymentDeclaresTheGPUsOfADRADriver with the annotations of which Cluster Autoscaler makes a ResourceSlice. What users
+// declared wins.
+func TestAMachineDeploymentDeclaresTheGPUsOfADRADriver(t *testing.T) {
+	const complete = "feature.node.kubernetes.io/dra-complete."
+	gpus := m{"nvidia.com/gpu.count": "8", complete + "gpu.nvidia.com": "true"}
+	declared := func(was, labels m) map[string]string {
+		t.Helper()
+		r, err := Render(ClusterAPI, []assayv1alpha1.NodeShape{groupShape(assayv1alpha1.MachineDeploymentLabel, labels)}, Options{
+			Deployments: []MachineDeployment{{Metadata: metadata{Name: "g", Annotations: was}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, d := range r.Documents {
+			for name, value := range d.(*MachineDeployment).Metadata.Annotations {
+				if short, ok := strings.CutPrefix(name, "capacity.cluster-autoscaler.kubernetes.io/"); ok && short != "labels" {
+					out[short] = value
+				}
+			}
+		}
+		return out
+	}
+	want := map[string]string{"dra-driver": "gpu.nvidia.com", "gpu-count": "8"}
+	exported := m{
+		"capacity.cluster-autoscaler.kubernetes.io/dra-driver": "gpu.nvidia.com", "capacity.cluster-autoscaler.kubernetes.io/gpu-count": "4",
+		"assay.dev/exported-gpus": "gpu.nvidia.com=4",
+	}
+	for name, tt := range map[string]struct {
+		was, labels m
+		want        map[string]string
+	}{
+		"no annotations":               {nil, gpus, want},
+		"those of an earlier export":   {exported, gpus, want},
+		"lost since then":              {exported, m{}, nil},
+		"of a device plugin":           {nil, m{"nvidia.com/gpu.count": "8"}, nil},
+		"none":                         {nil, m{"nvidia.com/gpu.count": "0", complete + "gpu.nvidia.com": "true"}, nil},
+		"not a number":                 {nil, m{"nvidia.com/gpu.count": "many", complete + "gpu.nvidia.com": "true"}, nil},
+		"users declared a number":      {m{"capacity.cluster-autoscaler.kubernetes.io/gpu-count": "2"}, gpus, nil},
+		"users declared a device type": {m{"capacity.cluster-autoscaler.kubernetes.io/gpu-type": "nvidia.com/gpu"}, gpus, nil},
+		"two drivers": {nil, m{
+			"nvidia.com/gpu.count": "8", complete + "gpu.nvidia.com": "true", "amd.com/gpu.count": "8", complete + "gpu.amd.com": "true",
+		}, nil},
+	} {
+		if got := declared(tt.was, tt.labels); !maps.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
 }
