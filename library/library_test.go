@@ -3,6 +3,7 @@ package library_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -73,6 +74,39 @@ func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
 			if n := tried[r.Name]; n[0] == 0 || n[1] == 0 {
 				t.Errorf("%s: rule %q matches in %d tests and does not in %d; write at least one of each", e.ID, r.Name, n[1], n[0])
 			}
+		}
+	}
+}
+
+// TestDriverVersionsOfWholeMachines evaluates the rules on what the worker publishes for the archives of machines.
+func TestDriverVersionsOfWholeMachines(t *testing.T) {
+	list, err := library.Get("driver-versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, report := rules.CompileSpec(list[0].ID, &list[0].Object.Spec, rules.Options{})
+	if len(report.Errors) > 0 {
+		t.Fatal(report.Errors)
+	}
+	const prefix = "feature.node.kubernetes.io/driver-versions."
+	for host, want := range map[string]map[string]string{
+		"server": {prefix + "nvidia": "580.95.05", prefix + "nvidia.module": "open", prefix + "mlx5_core": "24.10-1.1.4"},
+		"epyc":   nil, // its NPU's driver is the kernel's, and has no version
+		"a64fx":  nil,
+	} {
+		data, err := os.ReadFile("../test/hosts/" + host + "/nodefeature.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		published, err := manifest.Features(host, data, facts.NewInterner())
+		if err != nil {
+			t.Fatal(host, err)
+		}
+		published[0].Labels = nil // those of the worker
+		node := gather.Node{Name: published[0].Node}
+		selected, _ := gather.Select(gather.Policy{Namespace: "assay-system"}, node, nil, published)
+		if got := rules.Link(rules.Options{}, set).Eval(selected.Input(node, nil)).Labels(); !maps.Equal(got, want) {
+			t.Errorf("%s: labels %v, want %v", host, got, want)
 		}
 	}
 }
