@@ -29,6 +29,7 @@ type options struct {
 type commonOptions struct {
 	logLevel    slog.LevelVar
 	logFormat   string
+	sandbox     string
 	showVersion bool
 	warnings    []string
 }
@@ -50,7 +51,6 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 	fs.StringVar(&opt.Output, "o", "", "print the discovered features as `yaml or json`; requires -oneshot")
 	fs.StringVar(&opt.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys and so on), native, or auto")
 	fs.StringVar(&opt.HostRoot, "host-root", "", "`directory` to use as the host's /")
-	fs.StringVar(&opt.Sandbox, "sandbox", "auto", "drop privileges that are not needed after startup, with Landlock if the kernel supports it: auto or off")
 	opt.commonOptions.register(fs)
 
 	o := &opt.Override
@@ -79,15 +79,15 @@ func (opt *options) check(rest []string) error {
 		return fmt.Errorf("-o %q: write yaml or json", opt.Output)
 	case opt.Output != "" && !opt.Oneshot:
 		return errors.New("-o requires -oneshot; add -no-publish to discover without publishing")
-	case !slices.Contains([]string{"auto", "off"}, opt.Sandbox):
-		return fmt.Errorf("-sandbox %q: write auto or off", opt.Sandbox)
 	}
+	opt.Options.Sandbox = opt.sandbox
 	return opt.commonOptions.check(rest, opt.HostPaths, opt.Port)
 }
 
 // register adds the flags, and those of klog, which have no effect.
 func (opt *commonOptions) register(fs *flag.FlagSet) {
 	fs.StringVar(&opt.logFormat, "log-format", "text", "format of the log: text or json")
+	fs.StringVar(&opt.sandbox, "sandbox", "auto", "drop privileges that are not needed after startup, with Landlock if the kernel supports it: auto or off")
 	fs.BoolVar(&opt.showVersion, "version", false, "print the version and exit")
 	fs.Func("log-level", "`level` of the log: debug, info, warn or error", func(s string) error { return opt.logLevel.UnmarshalText([]byte(s)) })
 	fs.Func("v", "verbosity as a klog `level`: 1 and above log debug messages", opt.verbosity)
@@ -102,7 +102,7 @@ func (opt *commonOptions) register(fs *flag.FlagSet) {
 	}
 }
 
-// check checks what all modes of the program have: its arguments, the host's directories, the format of the log and the port.
+// check checks what all modes of the program have: its arguments, the host's directories, the format of the log, the sandbox and the port.
 func (opt *commonOptions) check(rest []string, hostPaths string, port int) error {
 	switch {
 	case len(rest) > 0:
@@ -111,6 +111,8 @@ func (opt *commonOptions) check(rest []string, hostPaths string, port int) error
 		return fmt.Errorf("-host-paths %q: write auto, container or native", hostPaths)
 	case !slices.Contains([]string{"text", "json"}, opt.logFormat):
 		return fmt.Errorf("-log-format %q: write text or json", opt.logFormat)
+	case !slices.Contains([]string{"auto", "off"}, opt.sandbox):
+		return fmt.Errorf("-sandbox %q: write auto or off", opt.sandbox)
 	case port < 0 || port > 65535:
 		return fmt.Errorf("-port %d: write 0 to 65535", port)
 	}

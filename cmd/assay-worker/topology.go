@@ -6,13 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/assay-project/assay/discovery/podres"
+	"github.com/assay-project/assay/discovery/topology"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/worker"
 )
@@ -25,6 +28,9 @@ const (
 	defaultTopologyConfig = "/etc/kubernetes/node-feature-discovery/nfd-topology-updater.conf"
 	defaultKubeletConfig  = "file:///var/lib/kubelet/config.yaml"
 	defaultDevicePlugins  = "/var/lib/kubelet/device-plugins"
+	// defaultToken and defaultCA are the credentials of the pod's ServiceAccount.
+	defaultToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+	defaultCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
 // topologyOptions holds the parsed command line of assay-worker topology.
@@ -32,6 +38,7 @@ type topologyOptions struct {
 	worker.TopologyOptions
 	commonOptions
 	kubeletURI  string
+	configz     topology.Configz
 	fingerprint bool
 }
 
@@ -72,8 +79,13 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 		"`interval` between reads of devices, NUMA nodes and configuration; what pods hold is read every 2s; 0: read them after events only")
 	fs.StringVar(&t.Socket, "podresources-socket", podres.DefaultSocket, "`path` of the kubelet's pod resources socket")
 	fs.StringVar(&t.DevicePlugins, "device-plugins", defaultDevicePlugins, "`directory` with the sockets of device plugins")
-	fs.StringVar(&opt.kubeletURI, "kubelet-config-uri", defaultKubeletConfig, "`URI` of the kubelet's configuration: file:///PATH")
+	fs.StringVar(&opt.kubeletURI, "kubelet-config-uri", defaultKubeletConfig,
+		"`URI` of the kubelet's configuration: file:///PATH, or https://HOST:10250/configz of its endpoint")
+	fs.StringVar(&opt.configz.TokenFile, "api-auth-token-file", defaultToken, "`file` with the token for the kubelet's endpoint")
+	fs.StringVar(&opt.configz.CAFile, "kubelet-ca-file", defaultCA, "`file` with the certificates that the certificate of the kubelet's endpoint is verified with")
+	fs.BoolVar(&opt.configz.Insecure, "kubelet-insecure", false, "do not verify the certificate of the kubelet's endpoint, which gets the token")
 	fs.StringVar(&t.KubeletConfigDir, "kubelet-config-dir", "", "`directory` of drop-ins of the kubelet's configuration, if the kubelet has one")
+	fs.StringVar(&t.StateDir, "kubelet-state-dir", "", "`directory` with the state of the kubelet's managers; if it changes, what pods hold is read at once")
 	fs.BoolVar(&t.NoWatch, "no-watch", false, "check the published object every 15 minutes instead of watching it")
 	fs.StringVar(&t.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys), native, or auto")
 	opt.commonOptions.register(fs)
@@ -83,8 +95,6 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 		}
 		return nil
 	})
-	fs.Func("api-auth-token-file", "flag of NFD, without effect", func(string) error { return nil })
-	fs.Func("kubelet-state-dir", "flag of NFD, without effect: the kubelet's state files are not read", func(string) error { return nil })
 	fs.Func("metrics", "deprecated flag of NFD: use -port", func(s string) (err error) {
 		t.Port, err = strconv.Atoi(s)
 		return err
@@ -102,14 +112,30 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 
 func (opt *topologyOptions) check(rest []string) error {
 	t := &opt.TopologyOptions
-	uri, err := url.Parse(opt.kubeletURI)
-	switch {
-	case err != nil || uri.Scheme != "file" || uri.Host != "" || !filepath.IsAbs(uri.Path):
-		return fmt.Errorf("-kubelet-config-uri %q: write file:///PATH of the kubelet's configuration file, which has to be mounted; the configz endpoint is not supported",
-			opt.kubeletURI)
-	case t.Interval < 0 || t.Interval > 0 && t.Interval < time.Second:
+	if t.Interval < 0 || t.Interval > 0 && t.Interval < time.Second {
 		return fmt.Errorf("-sleep-interval %s: write 0 or at least 1s", t.Interval)
 	}
-	t.KubeletConfig = uri.Path
+	uri, err := url.Parse(bracketed(opt.kubeletURI))
+	switch {
+	case err == nil && uri.Scheme == "file" && uri.Host == "" && filepath.IsAbs(uri.Path):
+		t.KubeletConfig = uri.Path
+	case err == nil && uri.Scheme == "https" && uri.Hostname() != "":
+		opt.configz.URL = uri.String()
+		t.Configz = &opt.configz
+	default:
+		return fmt.Errorf("-kubelet-config-uri %q: write file:///PATH of the kubelet's configuration file, or https://HOST:10250/configz", opt.kubeletURI)
+	}
+	t.Sandbox = opt.sandbox
 	return opt.commonOptions.check(rest, t.HostPaths, t.Port)
+}
+
+// bracketed adds the brackets around an IPv6 address, which the variable with the address of a node does not have.
+func bracketed(uri string) string {
+	scheme, rest, ok := strings.Cut(uri, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	port := strings.LastIndex(authority, ":")
+	if !ok || port < 0 || net.ParseIP(authority[:port]).To16() == nil || !strings.Contains(authority[:port], ":") {
+		return uri
+	}
+	return scheme + "://" + net.JoinHostPort(authority[:port], authority[port+1:]) + "/" + path
 }

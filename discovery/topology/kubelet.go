@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -84,22 +85,29 @@ func (k *Kubelet) add(name string) error {
 	if err != nil {
 		return err
 	}
-	before := *k
-	if err := yaml.Unmarshal(data, k); err != nil {
+	var file kubeletFile
+	if err := yaml.Unmarshal(data, &file); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	// An empty string is a field that is not set.
-	for _, s := range []struct{ now, before *string }{
-		{&k.CPUManagerPolicy, &before.CPUManagerPolicy},
-		{&k.MemoryManagerPolicy, &before.MemoryManagerPolicy},
-		{&k.TopologyManagerPolicy, &before.TopologyManagerPolicy},
-		{&k.TopologyManagerScope, &before.TopologyManagerScope},
-	} {
-		if *s.now == "" {
-			*s.now = *s.before
-		}
-	}
+	k.override(&file)
 	return nil
+}
+
+// kubeletFile is a part of a kubelet's configuration. An empty string is a field that is not set.
+type kubeletFile Kubelet
+
+// override replaces the settings that a file has.
+func (k *Kubelet) override(file *kubeletFile) {
+	k.CPUManagerPolicy = cmp.Or(file.CPUManagerPolicy, k.CPUManagerPolicy)
+	k.MemoryManagerPolicy = cmp.Or(file.MemoryManagerPolicy, k.MemoryManagerPolicy)
+	k.TopologyManagerPolicy = cmp.Or(file.TopologyManagerPolicy, k.TopologyManagerPolicy)
+	k.TopologyManagerScope = cmp.Or(file.TopologyManagerScope, k.TopologyManagerScope)
+	for name, value := range file.TopologyManagerPolicyOptions {
+		if k.TopologyManagerPolicyOptions == nil {
+			k.TopologyManagerPolicyOptions = map[string]string{}
+		}
+		k.TopologyManagerPolicyOptions[name] = value
+	}
 }
 
 func (k *Kubelet) check() error {

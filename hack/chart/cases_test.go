@@ -63,7 +63,7 @@ var expectations = map[string]expected{
 		commands: map[string]string{
 			"assay-worker/worker": "-port=8080 -owner-refs=pod,ds",
 			"assay-topology/topology": "topology -port=8085 -podresources-socket=/host-kubelet/pod-resources/k.sock -device-plugins=/host-kubelet/device-plugins" +
-				" -kubelet-config-uri=file:///host-kubelet/config.yaml -sleep-interval=60s -pods-fingerprint=false",
+				" -kubelet-config-uri=file:///host-kubelet/config.yaml -kubelet-state-dir=/host-kubelet/state -sleep-interval=60s -pods-fingerprint=false",
 			"assay-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election --resync-period=2h --nfd-api-parallelism=4" +
 				" --gc-interval=30m --instance=operator --extra-label-ns=example.com --deny-label-ns=*.secret.example.com --feature-gates=NodeFeatureGroupAPI=true",
 			"assay-cleanup/prune": "prune --leases=operator.nfd-master.nfd.kubernetes.io,assay-scheduler --instance=operator",
@@ -88,7 +88,8 @@ var expectations = map[string]expected{
 			"ServiceAccount/node-feature-discovery metadata.namespace":                              "assay-system",
 			"ServiceAccount/assay-worker metadata.namespace":                                        "assay-system",
 			"DaemonSet/assay-topology spec.template.spec.volumes.1":                                 map[string]any{"name": "pod-resources", "hostPath": map[string]any{"path": "/run/k/pod-resources", "type": "Directory"}},
-			"DaemonSet/assay-topology spec.template.spec.volumes.3":                                 map[string]any{"name": "kubelet-config", "hostPath": map[string]any{"path": "/etc/kubelet.yaml", "type": "File"}},
+			"DaemonSet/assay-topology spec.template.spec.volumes.3":                                 map[string]any{"name": "kubelet-state", "hostPath": map[string]any{"path": "/var/lib/kubelet", "type": "Directory"}},
+			"DaemonSet/assay-topology spec.template.spec.volumes.4":                                 map[string]any{"name": "kubelet-config", "hostPath": map[string]any{"path": "/etc/kubelet.yaml", "type": "File"}},
 			"ConfigMap/assay-topology data":                                                         map[string]any{"nfd-topology-updater.conf": "excludeList:\n  '*':\n  - memory\n"},
 			"ValidatingAdmissionPolicy/assay-node-bound-topology spec.matchConditions.0.expression": "request.userInfo.username == 'system:serviceaccount:assay-system:assay-topology'",
 			"ValidatingAdmissionPolicy/assay-node-bound-publishing spec.variables.2.expression":     "request.userInfo.username == 'system:serviceaccount:assay-system:assay-worker'",
@@ -100,7 +101,6 @@ var expectations = map[string]expected{
 			"- 2 controllers, one of which evaluates rules and updates Nodes, taints included",
 			"- image.repository, image.tag: those images hold Node Feature Discovery's programs; Assay's own are used",
 			"- gc.replicaCount, gc.serviceAccount: the controller itself removes what Nodes leave behind",
-			"- topologyUpdater.kubeletStateDir: the kubelet's socket is read every two seconds instead",
 			"- enableNodeFeatureApi: features are always published as NodeFeatures",
 			"- master.config.klog",
 			"NOTE: the values assign the ServiceAccount node-feature-discovery to the worker and to another component. The worker uses the ServiceAccount",

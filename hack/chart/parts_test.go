@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // allParts enables every component that is a Deployment.
@@ -322,5 +323,49 @@ func TestInstancesHaveLeasesOfTheirOwn(t *testing.T) {
 		if prune := commands(t, all)["assay-cleanup/prune"]; !strings.Contains(prune, "--leases="+lease+",") || !allows(roles(t, all)["Role/assay-cleanup"], "coordination.k8s.io", "leases", lease, "delete") {
 			t.Errorf("%s: the clean-up leaves Lease %s: %s", values, lease, prune)
 		}
+	}
+}
+
+// TestSettingsOfTheKubelet renders each way to learn them: only one is used, and the file is mounted only if it is read.
+func TestSettingsOfTheKubelet(t *testing.T) {
+	for values, want := range map[string]struct {
+		uri   string
+		file  bool
+		ports int // of egress
+	}{
+		`{}`:                                     {"-kubelet-config-uri=file:///host-kubelet/config.yaml", true, 2},
+		`{settings: {cpuManagerPolicy: static}}`: {"-kubelet-config-uri=file:///etc/kubernetes/node-feature-discovery/kubelet.yaml", false, 2},
+		`{configz: {enabled: true}}`:             {"-kubelet-config-uri=https://$(HOST_IP):10250/configz", false, 3},
+		`{configz: {enabled: true, insecure: true}}`: {"-kubelet-config-uri=https://$(HOST_IP):10250/configz -kubelet-insecure", false, 3},
+	} {
+		for _, object := range objects(t, mustRender(t, lean(set(t, `{topology: {enabled: true, kubelet: `+values+`}}`)))) {
+			switch identity(object) {
+			case "DaemonSet/assay-system/assay-topology":
+				_, spec := pod(t, object)
+				var args []string
+				for _, arg := range spec.Containers[0].Args {
+					if strings.HasPrefix(arg, "-kubelet-") {
+						args = append(args, arg)
+					}
+				}
+				if got := strings.Join(args, " "); got != want.uri {
+					t.Errorf("%s: arguments %s, want %s", values, got, want.uri)
+				}
+				file := slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "kubelet-config" })
+				address := slices.ContainsFunc(spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "HOST_IP" })
+				if file != want.file || address != strings.Contains(want.uri, "HOST_IP") {
+					t.Errorf("%s: file mounted %t, address of the node %t", values, file, address)
+				}
+			case "NetworkPolicy/assay-system/assay-topology":
+				if ports, _ := at(object, "spec.egress.0.ports").([]any); len(ports) != want.ports {
+					t.Errorf("%s: ports of egress %v, want %d", values, ports, want.ports)
+				}
+			}
+		}
+	}
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.36.3",
+		values: lean(set(t, `{topology: {enabled: true, kubelet: {settings: {cpuManagerPolicy: static}, configz: {enabled: true}}}}`))})
+	if err == nil || !strings.Contains(err.Error(), "set settings or configz.enabled, not both") {
+		t.Errorf("error %v for two ways", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,8 +54,12 @@ type TopologyOptions struct {
 	ConfigFile string
 	// Socket is the kubelet's pod resources socket, and DevicePlugins the directory of the sockets of device plugins.
 	Socket, DevicePlugins string
+	// StateDir is the kubelet's directory with the state of its managers: changes of it are events. Empty: it is not watched.
+	StateDir string
 	// KubeletConfig is the kubelet's configuration file, and KubeletConfigDir the directory of its drop-ins, if it has one.
 	KubeletConfig, KubeletConfigDir string
+	// Configz is the kubelet's endpoint of its settings, in place of the files; nil: the files.
+	Configz *topology.Configz
 	// NoFingerprint leaves the fingerprint of the pods out.
 	NoFingerprint bool
 	// Interval is the interval between reads of everything; 0: only what pods hold is read again, and everything after an event.
@@ -63,6 +68,8 @@ type TopologyOptions struct {
 	NoWatch bool
 	// Oneshot reads and publishes once. NoPublish prints the object instead of publishing it.
 	Oneshot, NoPublish bool
+	// Sandbox is auto or off.
+	Sandbox string
 }
 
 // Topology keeps the NodeResourceTopology of the node equal to what the kubelet gave to pods. One goroutine reads, one publishes, and one
@@ -77,14 +84,17 @@ type Topology struct {
 	metrics *topologyMetrics
 	hand    func(topology.Content) // passes new content to the publisher
 
-	in       *topology.Input // of the last complete read; nil: none
-	last     []byte          // the content that was handed over last
-	handed   time.Time       // when
-	full     time.Time       // when everything was read
-	socket   os.FileInfo     // of the socket that was read last
-	backoff  time.Duration   // after a failed read
+	in       *topology.Input   // of the last complete read; nil: none
+	last     []byte            // the content that was handed over last
+	handed   time.Time         // when
+	full     time.Time         // when everything was read
+	socket   os.FileInfo       // of the socket that was read last
+	settings *topology.Kubelet // of the endpoint, since the kubelet has started; nil: not read
+	backoff  time.Duration     // after a failed read
 	excludes topology.Excludes
 	problems map[string]bool // that were logged
+
+	undefined bool // the definition is missing, which was logged; of the publisher
 }
 
 // NewTopology returns a Topology. It does not connect yet.
@@ -159,9 +169,30 @@ func (t *Topology) Run(ctx context.Context, stdout io.Writer) error {
 		}
 		running.Go(func() { p.Run(ctx, contents) })
 	}
-	t.loop(ctx, t.events(ctx, &running))
+	events := t.events(ctx, &running)
+	if t.opt.Sandbox != "off" {
+		enterSandbox(t.log, t.ports())
+	}
+	t.loop(ctx, events)
 	t.log.Info("Stopping assay-worker topology")
 	return nil
+}
+
+// ports returns the TCP ports to which the program connects, or none if they are unknown.
+func (t *Topology) ports() []uint16 {
+	ports := serverPorts(&Options{Kubeconfig: t.opt.Kubeconfig})
+	if ports == nil || t.opt.Configz == nil {
+		return ports
+	}
+	u, err := url.Parse(t.opt.Configz.URL)
+	if err != nil {
+		return nil
+	}
+	port, ok := tcpPort(u)
+	if !ok {
+		return nil
+	}
+	return append(ports, port)
 }
 
 // once reads and publishes once.
@@ -219,12 +250,17 @@ func (t *Topology) observe(e publish.Event) {
 	switch {
 	case errors.Is(e.Err, context.Canceled):
 	case publish.NotServed(e.Err):
-		t.log.Warn("Cannot publish the NodeResourceTopology: its CustomResourceDefinition is not installed; set topology.createCRD of the chart; retrying",
-			"in", e.Retry.Round(time.Millisecond))
+		if !t.undefined {
+			t.log.Warn("Cannot publish the NodeResourceTopology until its CustomResourceDefinition is installed; set topology.createCRD of the chart")
+		}
+		t.undefined = true
 	case e.Err != nil:
 		t.log.Warn("Cannot publish the NodeResourceTopology; retrying", "in", e.Retry.Round(time.Millisecond), "error", e.Err)
 	case e.Notice != "":
 		t.log.Warn(e.Notice, "in", e.Retry.Round(time.Millisecond))
+	case t.undefined && e.Change != "":
+		t.undefined = false
+		t.log.Info("Published the NodeResourceTopology again", "change", string(e.Change))
 	case e.Change != publish.Unchanged:
 		t.log.Debug("Published the NodeResourceTopology", "change", string(e.Change), "bytes", e.Bytes)
 	}
@@ -235,9 +271,11 @@ func (t *Topology) observe(e publish.Event) {
 
 // events returns a channel with an event when the kubelet's sockets, device plugins, CPUs or memory may have changed.
 func (t *Topology) events(ctx context.Context, running *sync.WaitGroup) <-chan []string {
-	h, errs := watch.Open([]watch.Target{
-		{Path: filepath.Dir(t.opt.Socket), Source: kubeletSource}, {Path: t.opt.DevicePlugins, Source: kubeletSource},
-	})
+	targets := []watch.Target{{Path: filepath.Dir(t.opt.Socket), Source: kubeletSource}, {Path: t.opt.DevicePlugins, Source: kubeletSource}}
+	if t.opt.StateDir != "" {
+		targets = append(targets, watch.Target{Path: t.opt.StateDir, Source: kubeletSource})
+	}
+	h, errs := watch.Open(targets)
 	for _, err := range errs {
 		t.log.Debug("Cannot watch some event sources; falling back to polling", "error", err)
 	}
@@ -293,7 +331,11 @@ func (t *Topology) pause(ctx context.Context, d time.Duration) {
 // step reads once and returns the delay until the next time. It reads everything if that is due, and if something has changed: both
 // answers of the kubelet have to be of the same time.
 func (t *Topology) step(ctx context.Context, everything bool) time.Duration {
-	if t.opt.Interval > 0 && t.clock.Since(t.full) >= t.opt.Interval || t.in == nil || t.restarted() {
+	restarted := t.restarted()
+	if restarted {
+		t.settings = nil
+	}
+	if t.opt.Interval > 0 && t.clock.Since(t.full) >= t.opt.Interval || t.in == nil || restarted {
 		everything = true
 	}
 	if !everything {
@@ -333,7 +375,7 @@ func (t *Topology) read(ctx context.Context) (*topology.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read NUMA nodes: %w", err)
 	}
-	kubelet, err := topology.ReadKubelet(t.opt.KubeletConfig, t.opt.KubeletConfigDir)
+	kubelet, err := t.readSettings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +400,24 @@ func (t *Topology) read(ctx context.Context) (*topology.Result, error) {
 	return r, nil
 }
 
-// restarted reports whether the kubelet has created its socket again.
+// readSettings reads the kubelet's settings. Those of the endpoint are read once in the life of a kubelet, which reads its configuration
+// when it starts: for each request it may ask the API server about the token and the right.
+func (t *Topology) readSettings(ctx context.Context) (*topology.Kubelet, error) {
+	if t.opt.Configz == nil {
+		return topology.ReadKubelet(t.opt.KubeletConfig, t.opt.KubeletConfigDir)
+	}
+	if t.settings == nil {
+		settings, err := t.opt.Configz.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t.settings = settings
+	}
+	return t.settings, nil
+}
+
+// restarted reports whether the kubelet has created its socket again. File systems use the number of a deleted file again, so that the
+// time of its creation counts, too.
 func (t *Topology) restarted() bool {
 	info, err := os.Stat(t.opt.Socket)
 	if err != nil {
@@ -366,7 +425,7 @@ func (t *Topology) restarted() bool {
 	}
 	before := t.socket
 	t.socket = info
-	return before != nil && !os.SameFile(before, info)
+	return before != nil && !(os.SameFile(before, info) && before.ModTime().Equal(info.ModTime()))
 }
 
 // failed logs an error once, and returns the delay until the next attempt. A kubelet that is busy with other clients is not an error.
@@ -379,7 +438,7 @@ func (t *Topology) failed(ctx context.Context, err error) time.Duration {
 		return listInterval
 	}
 	t.metrics.failed(err)
-	t.in = nil // everything may have changed when it answers again
+	t.in, t.settings = nil, nil // everything may have changed when it answers again
 	if t.backoff == 0 {
 		t.log.Warn("Cannot read the resources of this node; keeping the published ones", "error", err)
 	}

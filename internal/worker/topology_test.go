@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -77,8 +78,8 @@ func (l *looped) took() string {
 	return all
 }
 
-// runLoop runs the loop until the test ends, in a bubble of synctest.
-func runLoop(t *testing.T, interval time.Duration) *looped {
+// newLoop returns a loop that does not run yet.
+func newLoop(t *testing.T, interval time.Duration) *looped {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")
@@ -100,6 +101,13 @@ func runLoop(t *testing.T, interval time.Duration) *looped {
 			l.handed = append(l.handed, c.Zones[0].Resources[0].Available.String())
 		},
 	}
+	return l
+}
+
+// runLoop runs the loop until the test ends, in a bubble of synctest.
+func runLoop(t *testing.T, interval time.Duration) *looped {
+	t.Helper()
+	l := newLoop(t, interval)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { l.loop(ctx, l.events); close(done) }()
@@ -157,6 +165,90 @@ func TestWithoutAnInterval(t *testing.T) {
 			t.Errorf("calls after an event: %s", got)
 		}
 	})
+}
+
+// TestSocketWithTheNumberOfTheOldOne: a file system gives the new socket of a restarted kubelet the number of the deleted one.
+func TestSocketWithTheNumberOfTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t, 0)
+		if err := os.WriteFile(l.opt.Socket, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.step(t.Context(), true)
+		l.model.took()
+		if l.step(t.Context(), false); l.model.took() != "L" {
+			t.Error("everything is read although nothing has changed")
+		}
+		created := time.Now().Add(time.Hour)
+		if err := os.Chtimes(l.opt.Socket, created, created); err != nil {
+			t.Fatal(err)
+		}
+		if l.step(t.Context(), false); l.model.took() != "ALA" {
+			t.Error("not everything is read after the kubelet has created its socket again")
+		}
+	})
+}
+
+// TestEndpointIsReadOnceInTheLifeOfAKubelet: each request of the endpoint can cost the API server two.
+func TestEndpointIsReadOnceInTheLifeOfAKubelet(t *testing.T) {
+	requests, policy := 0, "restricted"
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests++
+		fmt.Fprintf(w, `{"kubeletconfig": {"cpuManagerPolicy": "static", "topologyManagerPolicy": %q}}`, policy)
+	}))
+	defer server.Close()
+	l := newLoop(t, time.Nanosecond) // everything is read each time
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.opt.Configz = &topology.Configz{URL: server.URL, TokenFile: token, Insecure: true}
+	step := func(wantRequests int, wantPolicy string) {
+		t.Helper()
+		l.step(t.Context(), false)
+		if requests != wantRequests || l.in != nil && l.in.Kubelet.TopologyManagerPolicy != wantPolicy {
+			t.Errorf("%d requests, want %d; settings %+v, want policy %s", requests, wantRequests, l.in.Kubelet, wantPolicy)
+		}
+	}
+	step(1, "restricted")
+	policy = "best-effort"
+	step(1, "restricted")
+	l.model.set(errors.New("away"))
+	step(1, "")
+	l.model.set(nil)
+	step(2, "best-effort") // it may have another configuration
+	if err := os.WriteFile(l.opt.Socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step(2, "best-effort")
+	created := time.Now().Add(time.Hour)
+	if err := os.Chtimes(l.opt.Socket, created, created); err != nil {
+		t.Fatal(err)
+	}
+	step(3, "best-effort")
+}
+
+// TestMissingDefinitionIsLoggedOnce: the publisher tries again and again, and an administrator has to act.
+func TestMissingDefinitionIsLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	l := newLoop(t, 0)
+	l.log = slog.New(slog.NewTextHandler(&log, nil))
+	missing := publish.Event{Err: &publish.StatusError{Code: http.StatusNotFound}}
+	for range 3 {
+		l.observe(missing)
+	}
+	const line = "until its CustomResourceDefinition is installed; set topology.createCRD"
+	if n := strings.Count(log.String(), line); n != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("log of three attempts:\n%s", &log)
+	}
+	if l.metrics.readyz() == "" {
+		t.Error("ready without the definition")
+	}
+	l.observe(publish.Event{Change: publish.Created})
+	l.observe(missing)
+	if n := strings.Count(log.String(), line); n != 2 || !strings.Contains(log.String(), "Published the NodeResourceTopology again") {
+		t.Errorf("log after it was installed and removed again:\n%s", &log)
+	}
 }
 
 // TestStormOfEvents sends 100 events a second while pods start and stop.

@@ -182,9 +182,6 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- if not (has (toString ($updater.watchNamespace | default "*")) (list "*" "")) }}
 - topologyUpdater.watchNamespace: pods of all namespaces hold resources of the nodes
 {{- end }}
-{{- if and (include "assay.enabled" $updater) $updater.kubeletStateDir }}
-- topologyUpdater.kubeletStateDir: the kubelet's socket is read every two seconds instead, and nothing else of its directory is mounted
-{{- end }}
 {{- if ne .Values.enableNodeFeatureApi nil }}
 - enableNodeFeatureApi: features are always published as NodeFeatures
 {{- end }}
@@ -234,6 +231,7 @@ config createCRDs daemonsetAnnotations kubeletConfigPath kubeletPodResourcesSock
 {{- with $u.updateInterval }}{{ $_ := set $own "interval" . }}{{ end -}}
 {{- with $u.kubeletConfigPath }}{{ $_ := set $own "kubelet" (merge (dict "configPath" .) ($own.kubelet | default dict)) }}{{ end -}}
 {{- with $u.kubeletPodResourcesSockPath }}{{ $_ := set $own "kubelet" (merge (dict "podResourcesDir" (dir .) "socket" (base .)) ($own.kubelet | default dict)) }}{{ end -}}
+{{- with $u.kubeletStateDir }}{{ $_ := set $own "kubelet" (merge (dict "stateDir" .) ($own.kubelet | default dict)) }}{{ end -}}
 {{- mustMergeOverwrite $t $own | toYaml -}}
 {{- end -}}
 

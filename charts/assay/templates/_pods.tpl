@@ -216,8 +216,9 @@ automountServiceAccountToken: false
 {{- end -}}
 
 {{/*
-NetworkPolicy of a component that only allows the listed traffic. Additional parameter: ports, the names of ports that are open
-for all clients. No label selects API servers, hence the two ports on which they listen.
+NetworkPolicy of a component that only allows the listed traffic. Additional parameters: ports, the names of ports that are open
+for all clients, and kubelet, whether it reads the kubelet's endpoint. No label selects API servers, hence the two ports on which they
+listen.
 */}}
 {{- define "assay.networkPolicy" -}}
 {{- if .values.networkPolicy.enabled -}}
@@ -249,6 +250,9 @@ spec:
         - {protocol: TCP, port: 6443}
         {{- with .apiPort }}
         - {protocol: TCP, port: {{ . }}}
+        {{- end }}
+        {{- if .kubelet }}
+        - {protocol: TCP, port: 10250}
         {{- end }}
     {{- with .values.networkPolicy.egress }}
     {{- toYaml . | nindent 4 }}
