@@ -190,7 +190,7 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 // @pci.device[0].vendor does not match.
 var (
 	expression     = regexp.MustCompile(`\{[^{}]*\}`)
-	reference      = regexp.MustCompile(`@[A-Za-z]+\.[A-Za-z_]+\.[A-Za-z0-9_]+`)
+	reference      = regexp.MustCompile(`@[A-Za-z]+\.[A-Za-z_]+\.[A-Za-z0-9_]+\(?`)
 	wholeReference = regexp.MustCompile(`^@[a-z]+\.[a-z_]+\.[A-Za-z0-9_]+$`)
 )
 
@@ -198,7 +198,9 @@ var (
 func (l *linter) references(path *field.Path, value string) {
 	for _, e := range expression.FindAllString(value, -1) {
 		for _, ref := range reference.FindAllString(e, -1) {
-			l.reference(path, ref[1:])
+			if !strings.HasSuffix(ref, "(") { // a function of the whole feature, such as @pci.device.len()
+				l.reference(path, ref[1:])
+			}
 		}
 		l.instances(path, e)
 	}

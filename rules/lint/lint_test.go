@@ -216,3 +216,14 @@ func TestWhatSourcesNeverPublish(t *testing.T) {
 		}
 	}
 }
+
+// A function of a whole feature was taken for an element: the warning said to write {@pci.device.len()} instead of {@pci.device.len()}.
+func TestAFunctionOfAFeatureIsNotAnElement(t *testing.T) {
+	for _, text := range []string{
+		`labels: {a: "{@pci.device.len()}"}`, `labels: {a: "{@memory.node.sum('bytes')}"}`, `conditions: [{op: eq, args: {values: ["{@gpu.nvidia.len()}", 4]}}]`,
+	} {
+		if got := lintText(t, `{rules: [{name: a, labels: {b: "c"}, `+strings.Replace(text, `labels: {a`, `annotations: {a`, 1)+`}]}`, lint.Options{}); got != "" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
