@@ -115,7 +115,7 @@ func (e *evaluation) whyNot(r *rule) string {
 		if ok, err := c.Eval(e); err != nil {
 			return fmt.Sprintf("conditions[%d]: %v", i, err)
 		} else if !ok {
-			return fmt.Sprintf("conditions[%d]: %s does not hold", i, c)
+			return fmt.Sprintf("conditions[%d]: %s", i, c.Why(e))
 		}
 	}
 	return ""

@@ -107,3 +107,32 @@ func TestARepeatedNameDrawsAWarning(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyShowsTheValuesOfACondition: a user must see in what a node differs. Masked values are not shown.
+func TestWhyShowsTheValuesOfACondition(t *testing.T) {
+	node := facts.New(&nfdv1alpha1.Features{
+		Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"a.b": {Elements: map[string]string{"count": "7", "password": "hunter2"}}},
+		Instances: map[string]nfdv1alpha1.InstanceFeatureSet{"nic.port": {Elements: []nfdv1alpha1.InstanceFeature{
+			{Attributes: map[string]string{"name": "p0", "fw": "2"}}, {Attributes: map[string]string{"name": "p1", "fw": "1"}},
+		}}},
+	}, nil)
+	for condition, want := range map[string]string{
+		`{op: eq, args: {values: ["{@a.b.count}", 8]}}`:                                                                      `conditions[0]: eq does not hold: values ["7",8]`,
+		`{op: eq, args: {values: ["{@a.b.password}", x]}}`:                                                                   `conditions[0]: column 2: the value is masked`,
+		`{op: one-of, loop: "{@nic.port}", multiple: all, args: {value: "{item.name} {item.fw}", values: ["p0 2", "p1 2"]}}`: `conditions[0]: one-of does not hold: value "p1 1", values ["p0 2","p1 2"]`,
+		`{op: one-of, loop: "{@nic.port}", args: {value: "{item.fw}", values: ["3"]}}`:                                       `conditions[0]: one-of does not hold for any of 2 items`,
+		`{op: one-of, loop: "{@no.port}", args: {value: "{item.fw}", values: ["3"]}}`:                                        `conditions[0]: one-of does not hold: its loop has no items`,
+	} {
+		var c nfdv1alpha1.Condition
+		if err := yaml.UnmarshalStrict([]byte(condition), &c); err != nil {
+			t.Fatal(err)
+		}
+		q, report := rules.CompileRequirement(field.NewPath("required"), nil, nil, []nfdv1alpha1.Condition{c}, rules.Options{})
+		if !report.OK() {
+			t.Fatal(report.Errors.ToAggregate())
+		}
+		if got := q.Why(rules.Input{Facts: node}, nil); got != want {
+			t.Errorf("%s: %s, want %s", condition, got, want)
+		}
+	}
+}
