@@ -91,7 +91,7 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
 	add(cmd, groupLook, newScan(), newCapture(), newUI())
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
-		newWhy(), newTopology(), newRequest(), newSchedulerConfig(), newExport(), newDoctor())
+		newWhy(), newTopology(), newRequest(), newSchedulerConfig(), newExport(), newBaseline(), newDoctor())
 	add(cmd, groupImages, newImage(), newCompat())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)

@@ -61,7 +61,8 @@ type world struct {
 	kept      store  // Secrets and ConfigMaps in Assay's own namespace
 	noDevices string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
 
-	scheduling filedScheduling // of files
+	scheduling filedScheduling              // of files
+	baselines  []assayv1alpha1.NodeBaseline // of files
 
 	sharing int // number of NodeFeatures that name feature sets
 }
@@ -257,6 +258,8 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		return collect(d, &w.scheduling.requests)
 	case manifest.KindPolicy:
 		return collect(d, &w.scheduling.policies)
+	case manifest.KindBaseline:
+		return collect(d, &w.baselines)
 	case "ResourceSlice":
 		return collect(d, &w.objects.Slices)
 	case "Node":

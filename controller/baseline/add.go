@@ -20,6 +20,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
+	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -77,7 +78,7 @@ func (c *changes) deleted(ctx context.Context, _ event.DeleteEvent, q queue) { c
 // updated is called when a Node has changed. Most updates are heartbeats.
 func (c *changes) updated(ctx context.Context, e event.UpdateEvent, q queue) {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	if before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || applied(before) != applied(after) {
+	if before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || baseline.Complete(before) != baseline.Complete(after) {
 		c.enqueue(ctx, q)
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -115,16 +114,7 @@ func (r *Reconciler) nodes(ctx context.Context, b *baseline.Baseline) []baseline
 
 // unknown reports whether the features of a node are not those that it has now. Devices is set if those of DRA drivers matter.
 func unknown(s *inputs.State, node *corev1.Node, devices bool) bool {
-	boot, now := s.Input.Facts.Boot(), node.Status.NodeInfo.BootID
-	return s.Blind || s.Held > 0 || boot != "" && now != "" && boot != now || !applied(node) ||
-		devices && (s.Devices.Facts == nil || s.Devices.Unseen > 0)
-}
-
-// applied reports whether the condition FeaturesReady of a Node does not contradict that its features are known. Without that condition,
-// for example because it is disabled, nothing contradicts it.
-func applied(node *corev1.Node) bool {
-	c := plan.StateOf(node).Ready()
-	return c == nil || c.Status == corev1.ConditionTrue || c.Reason == assayv1alpha1.ReasonLabelsUnmet
+	return s.Blind || s.Held > 0 || baseline.Outdated(s.Input.Facts, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen > 0)
 }
 
 // review returns the findings about a baseline, with an error if older baselines leave no room for it.

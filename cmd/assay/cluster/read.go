@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -76,6 +77,18 @@ func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.Node
 		return nil, nil
 	}
 	return out, err
+}
+
+// Baselines returns all NodeBaselines. It returns none if the CRD does not exist.
+func (c *Client) Baselines(ctx context.Context) ([]assayv1alpha1.NodeBaseline, error) {
+	return listIfAny[assayv1alpha1.NodeBaseline](ctx, c, assayPath(assayv1alpha1.NodeBaselineResource.Resource))
+}
+
+// Version returns the version of the API server, such as v1.36.3.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	var v version.Info
+	err := c.read(ctx, "/version", nil, &v)
+	return v.GitVersion, err
 }
 
 // Features returns the NodeFeatures of one node, or of all nodes if node is empty, with the features of their sets. Own is Assay's namespace.

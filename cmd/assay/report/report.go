@@ -122,6 +122,7 @@ type Suite struct {
 	Name     string `xml:"name,attr"`
 	Tests    int    `xml:"tests,attr"`
 	Failures int    `xml:"failures,attr"`
+	Skipped  int    `xml:"skipped,attr,omitempty"`
 	Cases    []Case `xml:"testcase"`
 }
 
@@ -130,6 +131,12 @@ type Case struct {
 	Name    string   `xml:"name,attr"`
 	Class   string   `xml:"classname,attr"`
 	Failure *Failure `xml:"failure,omitempty"`
+	Skipped *Skipped `xml:"skipped,omitempty"`
+}
+
+// Skipped is the reason why a test has no result.
+type Skipped struct {
+	Message string `xml:"message,attr"`
 }
 
 // Failure is the reason why a test failed.
@@ -144,10 +151,13 @@ func (s *Suites) Write(w io.Writer) error {
 	s.Tests, s.Failures = 0, 0
 	for i := range s.Suites {
 		suite := &s.Suites[i]
-		suite.Tests, suite.Failures = len(suite.Cases), 0
+		suite.Tests, suite.Failures, suite.Skipped = len(suite.Cases), 0, 0
 		for _, c := range suite.Cases {
 			if c.Failure != nil {
 				suite.Failures++
+			}
+			if c.Skipped != nil {
+				suite.Skipped++
 			}
 		}
 		s.Tests += suite.Tests

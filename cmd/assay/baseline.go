@@ -1,0 +1,394 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
+)
+
+func newBaseline() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "baseline",
+		Short: "Write NodeBaselines, and show which nodes deviate",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBaselineInit(), newBaselineCheck(), newBaselineReport())
+	return cmd
+}
+
+// usualBaseline is the default name of a baseline.
+const usualBaseline = "nodes"
+
+func newBaselineInit() *cobra.Command {
+	f := &worldFlags{}
+	selector := ""
+	cmd := &cobra.Command{
+		Use:   "init [NAME]",
+		Short: "Print a NodeBaseline of what nodes have in common",
+		Long: fmt.Sprintf(`Print a NodeBaseline of what at least %d %% of the nodes have in common: kernel, BIOS and microcode, versions of drivers and firmware,
+the container runtime and its handlers, numbers of CPUs and devices. Other features are not compared, because they differ on every node or
+change by themselves.
+
+Comments say in what more nodes differ, with the values and the nodes. To compare one kind of nodes, select it with -l.`, baseline.Share),
+		Example: `  assay baseline init h100 -l pool=gpu > h100.yaml
+  assay baseline init --from nodes.yaml,nodefeatures.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := usualBaseline
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return f.initBaseline(cmd, name, selector)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.register(cmd)
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector of the nodes, KEY=VALUE,KEY=VALUE; it is the nodeSelector of the baseline")
+	return cmd
+}
+
+func (f *worldFlags) initBaseline(cmd *cobra.Command, name, selector string) error {
+	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
+		return fmt.Errorf("invalid name %q: %s", name, wrong[0])
+	}
+	wanted, err := equalities(selector)
+	if err != nil {
+		return err
+	}
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true, selector: selector})
+	if err != nil {
+		return err
+	}
+	if len(w.fleet.Names()) == 0 || len(wanted) > 0 && len(w.nodes) == 0 {
+		return errors.New("no node is selected")
+	}
+	p := baseline.Propose(name, wanted, w.fleet.BaselineNodes(false), w.opt.Mask.Hides)
+	for _, text := range p.Notes() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", text)
+	}
+	switch {
+	case p.Nodes == 0:
+		return foundError{errors.New("the features of no node are known; is the worker running?")}
+	case len(p.Checks) == 0:
+		for i := range p.Left {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable(p.Left[i].String()))
+		}
+		return foundError{errors.New("the nodes have nothing in common that a baseline would require; select one kind of nodes with -l")}
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), p.YAML())
+	return err
+}
+
+// equalities returns the labels of a selector with equalities only, as a NodeBaseline has them.
+func equalities(selector string) (map[string]string, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return nil, fmt.Errorf("the label selector %q: %w", selector, err)
+	}
+	requirements, _ := parsed.Requirements()
+	out := map[string]string{}
+	for _, r := range requirements {
+		if !slices.Contains([]selection.Operator{selection.Equals, selection.DoubleEquals, selection.In}, r.Operator()) || r.Values().Len() != 1 {
+			return nil, fmt.Errorf("invalid selector %q: a NodeBaseline selects nodes by equal labels only: use KEY=VALUE,KEY=VALUE", selector)
+		}
+		out[r.Key()] = r.Values().List()[0]
+	}
+	return out, nil
+}
+
+// baselineFormats are the formats of reports.
+var baselineFormats = []string{"text", "json", "yaml", "junit", "markdown"}
+
+const baselineResults = `The rules of the result are those of the controller; see docs/baselines.md. A node whose features are unknown never deviates.`
+
+func newBaselineCheck() *cobra.Command {
+	f := &worldFlags{}
+	output, noHeaders := "", false
+	var files []string
+	cmd := &cobra.Command{
+		Use:   "check -f FILE…",
+		Short: "Show which nodes deviate from NodeBaselines in files",
+		Long: `Show which nodes deviate from NodeBaselines in files, before they are applied or without a controller.
+
+` + baselineResults + `
+
+Exit codes: 0 all nodes conform; 1 nodes deviate, have no majority or are unknown, no node is selected, or a baseline has errors.`,
+		Example: `  assay baseline check -f h100.yaml
+  assay baseline check -f h100.yaml --from nodes.yaml,nodefeatures.yaml
+  assay baseline check -f baselines/ -o junit > junit.xml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files = append(files, args...)
+			if len(files) == 0 {
+				return errors.New("no input: pass a file of NodeBaselines with -f FILE")
+			}
+			return f.checkBaselines(cmd, files, output, noHeaders)
+		},
+		ValidArgsFunction: completeYAML,
+	}
+	f.register(cmd)
+	filesFlag(cmd, &files, "files or directories of NodeBaselines; - for standard input")
+	headersFlag(cmd, &noHeaders)
+	outputFlag(cmd, &output, baselineFormats...)
+	return cmd
+}
+
+func (f *worldFlags) checkBaselines(cmd *cobra.Command, files []string, output string, noHeaders bool) error {
+	paths, err := input.Paths(files)
+	if err != nil {
+		return err
+	}
+	var list []assayv1alpha1.NodeBaseline
+	manifests := input.Manifests(paths, cmd.InOrStdin())
+	for _, file := range manifests {
+		for _, d := range file.Documents {
+			if d.Kind == manifest.KindBaseline {
+				var b assayv1alpha1.NodeBaseline
+				d.Decode(&b)
+				list = append(list, b)
+			}
+		}
+	}
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: readDevices(list)})
+	if err != nil {
+		return err
+	}
+	if failed := w.printProblems(cmd, manifests); failed {
+		return errFound
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("%s: no NodeBaselines found", strings.Join(files, ", "))
+	}
+	reports := w.judge(cmd.ErrOrStderr(), list)
+	if err := printReports(cmd.OutOrStdout(), reports, output, noHeaders); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(reports, func(r *baseline.Report) bool { return !r.Conforms() }) {
+		return errFound
+	}
+	return nil
+}
+
+// printProblems prints the errors and warnings in files of baselines as lint does, and reports whether there are errors.
+func (w *world) printProblems(cmd *cobra.Command, files []*manifest.File) (failed bool) {
+	checker := check.New(w.reviewed(), files...)
+	for _, file := range files {
+		for _, finding := range checker.File(file) {
+			printFinding(cmd.ErrOrStderr(), styleOf(cmd.ErrOrStderr()), file, finding, finding.Severity == manifest.Error)
+			failed = failed || finding.Severity == manifest.Error
+		}
+	}
+	return failed
+}
+
+// reviewed returns the knowledge with which the controller reviews baselines.
+func (w *world) reviewed() review.Known {
+	known := review.Known{Rules: w.opt}
+	known.Rules.DefaultScope = "" // scopes only apply to rules
+	return known
+}
+
+// readDevices reports whether baselines may read the devices of DRA drivers.
+func readDevices(list []assayv1alpha1.NodeBaseline) bool {
+	return slices.ContainsFunc(list, func(b assayv1alpha1.NodeBaseline) bool {
+		found := review.Review(&b, review.Known{}).Baseline
+		return found == nil || slices.ContainsFunc(found.Reads(), facts.IsDevices)
+	})
+}
+
+// judge compares the nodes with baselines. It prints which of them the controller does not accept.
+func (w *world) judge(notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baseline.Report) {
+	for i := range list {
+		found := review.Review(&list[i], w.reviewed())
+		if found.Baseline == nil {
+			for _, e := range found.Errors {
+				fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printable(list[i].Name), printable(e.Error()))
+			}
+			continue
+		}
+		out = append(out, baseline.New(list[i].Name, w.fleet.Baseline(found.Baseline)))
+	}
+	return out
+}
+
+// printReports prints reports in a format of baselineFormats.
+func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders bool) error {
+	switch output {
+	case "junit":
+		return baseline.JUnit(w, all)
+	case "markdown":
+		return baseline.Markdown(w, all)
+	case "text":
+	default:
+		return printObject(w, output, all)
+	}
+	print := func(rows [][]string) error {
+		out := &table{}
+		for _, row := range rows {
+			out.add(row...)
+		}
+		return out.list(w, noHeaders)
+	}
+	if err := print(baseline.Summary(all)); err != nil {
+		return err
+	}
+	found := baseline.Findings(all)
+	if found == nil {
+		return nil
+	}
+	fmt.Fprintln(w)
+	return print(found)
+}
+
+// forConformance is the value of --for.
+const forConformance = "ai-conformance"
+
+func newBaselineReport() *cobra.Command {
+	f := &worldFlags{}
+	output, target, noHeaders := "", "", false
+	cmd := &cobra.Command{
+		Use:   "report [NAME…]",
+		Short: "Report which nodes deviate from the NodeBaselines of the cluster",
+		Long: `Report which nodes deviate from the NodeBaselines of the cluster, or from those that are named, with all deviations: the status of a
+NodeBaseline has 50. ` + baselineResults + `
+
+With --for ai-conformance it prints evidence for the requirement driver_runtime_management of Kubernetes AI Conformance, in Markdown: the
+versions of drivers and container runtimes on each node with accelerators, the mechanism, the verdict, the time and the version of the
+cluster. Save it as ` + baseline.EvidenceFile + ` next to PRODUCT.yaml. Its end, or -o yaml, is the entry for PRODUCT.yaml. The status is Implemented
+only if a NodeBaseline that checks versions of drivers or container runtimes selects each of these nodes, and all of them conform.`,
+		Example: `  assay baseline report
+  assay baseline report h100 -o markdown
+  assay baseline report -o junit > junit.xml
+  assay baseline report --for ai-conformance > ` + baseline.EvidenceFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if target != "" && target != forConformance {
+				return fmt.Errorf("invalid --for %q: use %s", target, forConformance)
+			}
+			w, list, err := f.loadBaselines(cmd, args, target != "")
+			if err != nil {
+				return err
+			}
+			if target != "" {
+				if !cmd.Flags().Changed("output") {
+					output = "markdown"
+				}
+				return w.conformance(cmd, list, output)
+			}
+			reports := w.judge(cmd.ErrOrStderr(), list)
+			if len(reports) == 0 && output == "text" {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note: there are no NodeBaselines; assay baseline init writes one")
+			}
+			return printReports(cmd.OutOrStdout(), reports, output, noHeaders)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return fromCluster(&f.Flags, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
+				list, err := c.Baselines(ctx)
+				for i := range list {
+					if !slices.Contains(args, list[i].Name) {
+						names = append(names, list[i].Name)
+					}
+				}
+				return names, err
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.Flags().StringVar(&target, "for", "", "purpose of the report: "+forConformance)
+	headersFlag(cmd, &noHeaders)
+	outputFlag(cmd, &output, baselineFormats...)
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forConformance}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// baselineKinds are names of the type in TYPE/NAME.
+var baselineKinds = []string{"nodebaseline", "nodebaselines", "nbase"}
+
+// loadBaselines reads the world with the named baselines, or all, sorted by name.
+func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices bool) (*world, []assayv1alpha1.NodeBaseline, error) {
+	var list []assayv1alpha1.NodeBaseline
+	if len(f.from) == 0 {
+		c, err := f.Connect()
+		if err != nil {
+			return nil, nil, err
+		}
+		if list, err = c.Baselines(cmd.Context()); err != nil {
+			return nil, nil, err
+		}
+	}
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: devices || readDevices(list)})
+	if err != nil {
+		return nil, nil, err
+	}
+	list = append(list, w.baselines...)
+	slices.SortFunc(list, func(a, b assayv1alpha1.NodeBaseline) int { return cmp.Compare(a.Name, b.Name) })
+	if len(names) == 0 {
+		return w, list, nil
+	}
+	var chosen []assayv1alpha1.NodeBaseline
+	for _, arg := range names {
+		name, err := objectName(arg, baselineKinds...)
+		if err != nil {
+			return nil, nil, err
+		}
+		i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return b.Name == name })
+		if i < 0 {
+			var known []string
+			for k := range list {
+				known = append(known, list[k].Name)
+			}
+			hint := ""
+			if near := manifest.Nearest(name, known); near != "" {
+				hint = "; did you mean " + near + "?"
+			}
+			return nil, nil, fmt.Errorf("there is no NodeBaseline %s%s", name, hint)
+		}
+		chosen = append(chosen, list[i])
+	}
+	return w, chosen, nil
+}
+
+// conformance prints the report for AI conformance.
+func (w *world) conformance(cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, output string) error {
+	if output != "markdown" && output != "yaml" {
+		return fmt.Errorf("--for %s prints markdown, or with -o yaml the entry for PRODUCT.yaml", forConformance)
+	}
+	list = slices.DeleteFunc(list, func(b assayv1alpha1.NodeBaseline) bool {
+		b.Spec.MatchFeatures = nil // what selects nodes is not checked
+		found := review.Review(&b, w.reviewed()).Baseline
+		return found != nil && !baseline.Verifies(found.Reads())
+	})
+	reports := w.judge(cmd.ErrOrStderr(), list)
+	e := &baseline.Evidence{Assay: build.Version(), Cluster: "unknown: the nodes are those of files", Time: time.Now(), Nodes: w.fleet.BaselineNodes(false), Reports: reports}
+	if c, ok := w.kept.(*cluster.Client); ok {
+		var err error
+		if e.Cluster, err = c.Version(cmd.Context()); err != nil {
+			return err
+		}
+		e.Time = c.Now()
+	}
+	if output == "markdown" {
+		return e.Write(cmd.OutOrStdout())
+	}
+	stanza := e.Stanza()
+	_, err := io.WriteString(cmd.OutOrStdout(), stanza.YAML(""))
+	return err
+}
