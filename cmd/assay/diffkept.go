@@ -86,16 +86,16 @@ func (d *keptDiff) cause(k writtenKey, node string, now active) record.Cause {
 	if r == nil {
 		return record.Unknown
 	}
-	c := record.Case{Past: r.Givers(record.KeyOf(k.kind, k.key)), Blind: len(d.world.fleet.Published(node)) == 0}
+	c := record.Case{Past: r.Givers(record.KeyOf(k.kind, k.key)), Unknown: len(d.world.fleet.Published(node)) == 0}
 	for _, giver := range c.Past {
 		set, ok := now.sets[giver.ID]
 		switch {
 		case !ok:
 			c.Now = append(c.Now, record.Object{State: d.missing(giver)})
 		case now.prints[giver.ID] == d.before.prints[giver.ID]:
-			c.Now = append(c.Now, record.Object{State: record.InForce, Print: giver.Print})
+			c.Now = append(c.Now, record.Object{State: record.Active, Print: giver.Print})
 		default:
-			c.Now = append(c.Now, record.Object{State: record.InForce, Print: "changed", MayGive: set.MayGive(k.kind, k.key)})
+			c.Now = append(c.Now, record.Object{State: record.Active, Print: "changed", MayGive: set.MayGive(k.kind, k.key)})
 		}
 	}
 	return record.Why(c)

@@ -35,52 +35,49 @@ type write struct {
 	keys []uint64
 }
 
-// times holds the most recent times of an event, oldest first. It is never empty.
-type times []time.Time
-
-func (t times) last() time.Time { return t[len(t)-1] }
-
-// add appends a time and keeps the last limit entries.
-func (t times) add(now time.Time, limit int) times {
-	t = append(t, now)
-	return t[max(0, len(t)-limit):]
-}
-
 // NewChanges returns an empty Changes.
 func NewChanges(c clock.PassiveClock) *Changes {
 	return &Changes{clock: c, seed: maphash.MakeSeed(), nodes: map[string][]write{}, lists: map[uint64][]uint64{}, swept: c.Now()}
 }
 
-// Any reports whether a key of the node can be flapping.
-func (c *Changes) Any(node string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.nodes[node]) >= Limit
+// History is when the keys of one node changed, as of one time. It does not change.
+type History struct {
+	writes []write
+	seed   maphash.Seed
 }
 
-// Held reports whether a key is flapping, and how long to leave it alone.
-func (c *Changes) Held(node, key string) (time.Duration, bool) {
+// Of returns the history of a node.
+func (c *Changes) Of(node string) History {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	writes, found := c.nodes[node], 0
-	if len(writes) < Limit {
-		return 0, false
+	if len(c.nodes[node]) < Limit {
+		return History{} // of almost all nodes
 	}
-	hash, now := maphash.String(c.seed, key), c.clock.Now()
+	return History{writes: slices.Clone(c.nodes[node]), seed: c.seed}
+}
+
+// Any reports whether a key of the node can be flapping.
+func (h History) Any() bool { return len(h.writes) >= Limit }
+
+// Held returns how long to leave a key alone that flaps; 0: it does not.
+func (h History) Held(key string, now time.Time) time.Duration {
+	if !h.Any() {
+		return 0
+	}
+	hash, found := maphash.String(h.seed, key), 0
 	var last time.Time
-	for i := len(writes) - 1; i >= 0 && now.Sub(writes[i].at) <= Window; i-- {
-		if !slices.Contains(writes[i].keys, hash) {
+	for i := len(h.writes) - 1; i >= 0 && now.Sub(h.writes[i].at) <= Window; i-- {
+		if !slices.Contains(h.writes[i].keys, hash) {
 			continue
 		}
 		if found++; found == 1 {
-			last = writes[i].at
+			last = h.writes[i].at
 		}
 		if found == Limit {
-			quiet := now.Sub(last)
-			return Window - quiet, quiet < Window
+			return max(0, Window-now.Sub(last))
 		}
 	}
-	return 0, false
+	return 0
 }
 
 // Add records that keys of a node were written or removed.

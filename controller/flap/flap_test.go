@@ -13,27 +13,27 @@ func TestLetsGoOnceItIsQuiet(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	c := flap.NewChanges(clock)
 	for i := range flap.Limit {
-		if _, held := c.Held("n", "label a"); held {
+		if c.Of("n").Held("label a", clock.Now()) > 0 {
 			t.Fatalf("held after %d changes", i)
 		}
 		c.Add("n", []string{"label a"})
 		clock.SetTime(clock.Now().Add(time.Second))
 	}
-	wait, held := c.Held("n", "label a")
-	if !held || wait != flap.Window-time.Second {
-		t.Errorf("held %v, for %s", held, wait)
+	wait := c.Of("n").Held("label a", clock.Now())
+	if wait != flap.Window-time.Second {
+		t.Errorf("held for %s", wait)
 	}
-	if _, held := c.Held("n", "label b"); held {
+	if c.Of("n").Held("label b", clock.Now()) > 0 {
 		t.Error("another key is held")
 	}
 	clock.SetTime(clock.Now().Add(wait))
-	if _, held := c.Held("n", "label a"); held {
+	if c.Of("n").Held("label a", clock.Now()) > 0 {
 		t.Error("held although it is quiet")
 	}
 }
 
 func TestCorrectsThreeTimesAnHour(t *testing.T) {
-	var c flap.Corrections
+	c := flap.Corrections{}
 	now := time.Now()
 	for i := range flap.CorrectionLimit {
 		if _, held := c.Held("label a", "ours", now); held {

@@ -25,11 +25,12 @@ import (
 
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/loss"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/inputs"
-	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
@@ -83,6 +84,32 @@ type Options struct {
 	Nudge bool
 }
 
+// Disable excludes kinds of outputs, and Startup is the taint of new nodes.
+type (
+	Disable = decide.Disable
+	Startup = decide.Startup
+)
+
+// Losses configure the taint of nodes that no longer have what their pods require.
+type Losses struct {
+	// Taint is the taint without its value.
+	Taint corev1.Taint
+	// Tracker knows the losses of all nodes; nil: no node is tainted.
+	Tracker *loss.Tracker
+}
+
+// settings returns what decisions depend on.
+func (o *Options) settings() decide.Settings {
+	s := decide.Settings{
+		Policy: o.Policy, FailTaint: o.FailTaint, Disable: o.Disable, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
+		Requests: o.Requests && o.Policy.Record.Instance == "", // the controller without an instance owns their labels
+	}
+	if o.Losses.Tracker != nil {
+		s.LossTaint = &o.Losses.Taint
+	}
+	return s
+}
+
 // Add registers the controller. It watches:
 //
 //   - Nodes: another client can change keys that the controller manages, a kubelet can reset an extended resource, and a
@@ -94,51 +121,39 @@ type Options struct {
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
-		cache:    mgr.GetCache(),
-		live:     mgr.GetAPIReader(),
-		nudges:   opt.Nudge,
-		ready:    opt.Ready,
-		startup:  opt.Startup,
-		losses:   opt.Losses,
-		requests: opt.Requests && opt.Policy.Record.Instance == "", // the controller without an instance owns their labels
-		events:   mgr.GetEventRecorderFor("assay-controller"),      //nolint:staticcheck // the new API has no deduplicating recorder yet
+		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,
-		stats:    opt.Stats,
 		inputs:   opt.Inputs,
-		policy:   opt.Policy,
-		taint:    opt.FailTaint,
-		disable:  opt.Disable,
-		dryRun:   opt.DryRun,
-		breaker:  opt.Breaker,
-		gate:     opt.Gate,
-		watchdog: opt.Watchdog,
-		changes:  flap.NewChanges(opt.Clock),
-		metrics:  sharedMetrics(),
+		settings: opt.settings(),
+		losses:   opt.Losses.Tracker,
+		givers:   &givers{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm},
+		limits:   limits{breaker: opt.Breaker, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
+		fleet:    &fleet{cache: mgr.GetCache(), client: mgr.GetClient(), clock: opt.Clock},
 		memory:   newMemory(),
-		object:   opt.Object,
-		confirm:  opt.Confirm,
-		settings: opt.Settings,
+		stats:    opt.Stats,
+		metrics:  sharedMetrics(),
+		watchdog: opt.Watchdog,
 	}
-	r.book = provenance.NewBook(opt.Store, r.fleet())
+	r.givers.keep(opt.Store, r.fleet.count)
 	// A standby fills its queue too, so that it can take over immediately.
 	warm := true
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(relevant)).
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
-		WatchesRawSource(source.Channel(opt.RulesChanged, settled{r: r})).
-		WatchesRawSource(r.changedDevices()).
+		WatchesRawSource(source.Channel(opt.RulesChanged, settled{fleet: r.fleet})).
+		WatchesRawSource(changedDevices(r.inputs)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
 	if opt.Losses.Tracker != nil {
-		b = b.WatchesRawSource(r.lostNodes())
+		b = b.WatchesRawSource(lostNodes(r.losses, r.fleet))
 	}
 	if opt.Namespaces {
-		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(r.nodesOfNamespace),
+		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(nodesOfNamespace(r.client)),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if err := mgr.Add(&confirmations{
-		live: r.live, namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: opt.Registry.Touch,
+		live: mgr.GetAPIReader(), namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: opt.Registry.Touch,
 	}); err != nil {
 		return err
 	}
@@ -148,12 +163,12 @@ func Add(mgr ctrl.Manager, opt Options) error {
 // settled enqueues all nodes after a short delay: applying a directory of rules causes one pass over the nodes, not one per file.
 type settled struct {
 	handler.Funcs
-	r *Reconciler
+	fleet *fleet
 }
 
 // Generic implements handler.EventHandler.
 func (s settled) Generic(ctx context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for _, req := range s.r.allNodes(ctx) {
+	for _, req := range s.fleet.requests(ctx) {
 		q.AddAfter(req, assembly.Settle)
 	}
 }
@@ -203,28 +218,41 @@ func nodeOf(_ context.Context, o client.Object) []reconcile.Request {
 }
 
 // nodesOfNamespace returns requests for the nodes that NodeFeatures in a namespace describe.
-func (r *Reconciler) nodesOfNamespace(ctx context.Context, ns client.Object) []reconcile.Request {
-	var list nodefeature.NodeFeatureList
-	if err := r.client.List(ctx, &list, client.InNamespace(ns.GetName()), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // only before the cache has started; every node is enqueued then anyway
+func nodesOfNamespace(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, ns client.Object) (out []reconcile.Request) {
+		var list nodefeature.NodeFeatureList
+		if err := c.List(ctx, &list, client.InNamespace(ns.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+			return nil // only before the cache has started; every node is enqueued then anyway
+		}
+		for i := range list.Items {
+			out = append(out, nodeOf(ctx, &list.Items[i])...)
+		}
+		return out
 	}
-	var out []reconcile.Request
-	for i := range list.Items {
-		out = append(out, nodeOf(ctx, &list.Items[i])...)
-	}
-	return out
 }
 
-func (r *Reconciler) allNodes(ctx context.Context) []reconcile.Request {
-	names, err := nodecache.Names(ctx, r.cache)
-	if err != nil {
-		return nil // only before the cache has started; every node is enqueued then anyway
-	}
-	out := make([]reconcile.Request, len(names))
-	for i, name := range names {
-		out[i].Name = name
-	}
-	return out
+// lostNodes delivers the nodes whose losses have changed.
+func lostNodes(tracker *loss.Tracker, all *fleet) source.Source {
+	return source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		tracker.OnChange(func(name string) {
+			if name != "" {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+				return
+			}
+			for _, req := range all.requests(ctx) {
+				q.Add(req)
+			}
+		})
+		return nil
+	})
+}
+
+// changedDevices delivers the nodes whose devices of DRA drivers have changed.
+func changedDevices(nodes *inputs.Nodes) source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		nodes.OnDevices(func(name string) { q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}) })
+		return nil
+	})
 }
 
 // Slim removes fields that the manager does not read from a Node before it is cached: images and the conditions of Kubernetes are most

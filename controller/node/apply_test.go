@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
 
@@ -28,8 +29,8 @@ func TestATaintOfAnotherClientSurvivesTheWriteOfTaints(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := w.try(); !errors.Is(err, errConflict) {
-		t.Errorf("a write of taints that are out of date returns %v, want %v", err, errConflict)
+	if _, err := w.try(); !errors.Is(err, decide.ErrConflict) {
+		t.Errorf("a write of taints that are out of date returns %v, want %v", err, decide.ErrConflict)
 	}
 	w.pass()
 	if got := w.node().Spec.Taints; others != 1 || len(got) != 2 {

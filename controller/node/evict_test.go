@@ -16,7 +16,7 @@ import (
 // TestTaintsThatEvictWait adds a taint NoExecute, and one that only closes nodes, while the pace of evictions allows none.
 func TestTaintsThatEvictWait(t *testing.T) {
 	const every = 10 * time.Minute
-	w := newPasses(t, func(r *Reconciler) { r.gate = budget.NewGate(budget.Evictions{Every: every, Share: 1}, r.clock) })
+	w := newPasses(t, func(r *Reconciler) { r.limits.gate = budget.NewGate(budget.Evictions{Every: every, Share: 1}, r.clock) })
 	w.publish(link("up"))
 	taints := []corev1.Taint{
 		{Key: prefix + "closes", Effect: corev1.TaintEffectNoSchedule}, {Key: prefix + "evicts", Effect: corev1.TaintEffectNoExecute},
@@ -61,7 +61,7 @@ func TestTaintsThatEvictWait(t *testing.T) {
 	w.rule("r", rule)
 	w.pass()
 	has("with a second taint", "closes", "evicts", "too")
-	if got := w.r.evicted(t.Context()); got.Nodes != 1 || len(got.Zones) != 1 {
+	if got := w.r.fleet.evicted(t.Context(), &w.r.settings); got.Nodes != 1 || len(got.Zones) != 1 {
 		t.Errorf("the evicted nodes are %+v", got)
 	}
 	// A taint of another client evicts pods, but not at the pace of this controller.
@@ -69,7 +69,7 @@ func TestTaintsThatEvictWait(t *testing.T) {
 		"metadata": apiserver.Object{"annotations": apiserver.Object{nfdv1alpha1.TaintsAnnotation: nil}},
 		"spec":     apiserver.Object{"taints": []any{apiserver.Object{"key": "other", "effect": "NoExecute"}}},
 	})
-	if w.r.bears(w.node()) {
+	if w.r.settings.Evicted(w.node()) {
 		t.Error("a taint of another client counts")
 	}
 	// One with another effect evicts nothing.
@@ -77,7 +77,7 @@ func TestTaintsThatEvictWait(t *testing.T) {
 		"metadata": apiserver.Object{"annotations": apiserver.Object{nfdv1alpha1.TaintsAnnotation: prefix + "closes:NoSchedule"}},
 		"spec":     apiserver.Object{"taints": []any{apiserver.Object{"key": prefix + "closes", "effect": "NoSchedule"}}},
 	})
-	if w.r.bears(w.node()) {
+	if w.r.settings.Evicted(w.node()) {
 		t.Error("a taint that only closes nodes counts")
 	}
 }
@@ -96,7 +96,7 @@ func TestATaintThatEvictsWaitsIfItComesBack(t *testing.T) {
 		"Two":      {{evicts, second}, {}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newPasses(t, func(r *Reconciler) { r.gate = budget.NewGate(budget.Evictions{Every: every, Share: 1}, r.clock) })
+			w := newPasses(t, func(r *Reconciler) { r.limits.gate = budget.NewGate(budget.Evictions{Every: every, Share: 1}, r.clock) })
 			w.publish(link("up"))
 			set := func(taints []corev1.Taint) {
 				t.Helper()
@@ -109,18 +109,18 @@ func TestATaintThatEvictsWaitsIfItComesBack(t *testing.T) {
 			for _, taints := range meanwhile {
 				w.clock.Step(25 * time.Second)
 				set(taints)
-				if want := slices.Contains(taints, evicts); w.r.bears(w.node()) != want {
+				if want := slices.Contains(taints, evicts); w.r.settings.Evicted(w.node()) != want {
 					t.Fatalf("with %v, the node has a taint that evicts pods: %t", taints, !want)
 				}
 			}
 			w.clock.Step(20 * time.Second)
 			set([]corev1.Taint{evicts})
-			if w.r.bears(w.node()) {
+			if w.r.settings.Evicted(w.node()) {
 				t.Error("the node got the taint again without waiting")
 			}
 			w.clock.Step(every)
 			w.pass()
-			if !w.r.bears(w.node()) {
+			if !w.r.settings.Evicted(w.node()) {
 				t.Error("the node did not get the taint again after the interval")
 			}
 		})

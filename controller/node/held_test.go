@@ -12,6 +12,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -136,7 +137,7 @@ func TestARejectedKeyIsAnEvent(t *testing.T) {
 	}
 	w.rule("r", nfdv1alpha1.Rule{Labels: M{"bad": "x", "good": "y"}})
 	w.pass()
-	w.near(w.holdOf(hold.Refused, "bad"), w.clock.Now().Add(refusalMemory))
+	w.near(w.holdOf(hold.Refused, "bad"), w.clock.Now().Add(decide.RefusalMemory))
 	w.hasLabels("without it", M{"bad": "", "good": "y"})
 }
 

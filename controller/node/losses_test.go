@@ -17,9 +17,9 @@ func TestTheTaintOfLostFeatures(t *testing.T) {
 	var tracker *loss.Tracker
 	losses := func(r *Reconciler) {
 		tracker = loss.NewTracker(r.clock)
-		r.losses = Losses{Taint: corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}, Tracker: tracker}
+		r.losses, r.settings.LossTaint = tracker, &corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute}
 	}
-	w := newPasses(t, losses, func(r *Reconciler) { r.policy.Taints = false })
+	w := newPasses(t, losses, func(r *Reconciler) { r.settings.Policy.Taints = false })
 	value := func() string {
 		w.Helper()
 		for _, taint := range w.node().Spec.Taints {
@@ -64,7 +64,7 @@ func TestTheTaintOfLostFeatures(t *testing.T) {
 	}
 
 	// Another process does not know the losses at first, and then has to wait for the grace again.
-	w.restart(losses, func(r *Reconciler) { r.policy.Taints = false })
+	w.restart(losses, func(r *Reconciler) { r.settings.Policy.Taints = false })
 	w.rule("r")
 	w.pass()
 	if value() != "ml.link" {
@@ -97,14 +97,5 @@ func TestTheTaintOfLostFeatures(t *testing.T) {
 	}
 	if got := w.says("LossTaintRemoved"); len(got) != 1 || !strings.Contains(got[0], "ml.other") {
 		t.Errorf("Events: %q", got)
-	}
-
-	// A taint that the controller does not own is not its own.
-	w.taint(key)
-	if on := w.r.losses.on(w.node(), w.r.policy.Record); on != nil {
-		t.Errorf("a taint of another client counts: %v", on)
-	}
-	if (Losses{}).on(w.node(), w.r.policy.Record) != nil {
-		t.Error("there is a taint without the setting")
 	}
 }

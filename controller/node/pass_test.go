@@ -16,6 +16,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
@@ -52,10 +53,10 @@ func TestAPassWritesWhatIsEnabled(t *testing.T) {
 		want    []string
 	}{
 		"Everything":    {func(*Reconciler) {}, []string{"label", "annotation", "resource", "taint"}},
-		"NoLabels":      {func(r *Reconciler) { r.disable.Labels = true }, []string{"annotation", "resource", "taint"}},
-		"NoAnnotations": {func(r *Reconciler) { r.disable.Annotations = true }, []string{"label", "resource", "taint"}},
-		"NoResources":   {func(r *Reconciler) { r.disable.ExtendedResources = true }, []string{"label", "annotation", "taint"}},
-		"NoTaints":      {func(r *Reconciler) { r.policy.Taints = false }, []string{"label", "annotation", "resource"}},
+		"NoLabels":      {func(r *Reconciler) { r.settings.Disable.Labels = true }, []string{"annotation", "resource", "taint"}},
+		"NoAnnotations": {func(r *Reconciler) { r.settings.Disable.Annotations = true }, []string{"label", "resource", "taint"}},
+		"NoResources":   {func(r *Reconciler) { r.settings.Disable.ExtendedResources = true }, []string{"label", "annotation", "taint"}},
+		"NoTaints":      {func(r *Reconciler) { r.settings.Policy.Taints = false }, []string{"label", "annotation", "resource"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newPasses(t)
@@ -87,7 +88,7 @@ func TestNothingIsWrittenBeforeTheRulesAreCompiled(t *testing.T) {
 	if again := w.pass(); again != retryHeld {
 		t.Errorf("again after %s, want %s", again, retryHeld)
 	}
-	w.r.dryRun = true
+	w.r.settings.DryRun = true
 	w.rule("r", everything())
 	w.pass()
 	if got := w.node().ResourceVersion; got != version {
@@ -122,10 +123,10 @@ func TestAnOlderNodeWaitsForTheCache(t *testing.T) {
 	w.rule("r", everything())
 	w.pass()
 	known := w.r.memory.of(w.node())
-	if known.written != w.node().ResourceVersion {
-		t.Errorf("the last write is %s, want %s", known.written, w.node().ResourceVersion)
+	if known.Written != w.node().ResourceVersion {
+		t.Errorf("the last write is %s, want %s", known.Written, w.node().ResourceVersion)
 	}
-	known.written += "0"
+	known.Written += "0"
 	w.label(apiserver.Object{prefix + "label": nil})
 	if again := w.pass(); again != retryHeld {
 		t.Errorf("again after %s, want %s", again, retryHeld)
@@ -139,7 +140,7 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 	const hold = 5 * time.Minute
 	start := func(t *testing.T) *passes {
 		w := newPasses(t, func(r *Reconciler) {
-			r.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: hold}, r.clock)
+			r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: hold}, r.clock)
 		})
 		w.publish(link("up"))
 		w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
@@ -176,7 +177,7 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 		w.pass()
 		w.publish(link("up"))
 		w.pass()
-		if held, _ := w.r.breaker.Held(); held != 0 {
+		if held, _ := w.r.limits.breaker.Held(); held != 0 {
 			t.Error("the breaker still holds the removal, which the plan does not contain anymore")
 		}
 		w.clock.Step(hold)
@@ -202,7 +203,7 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 	t.Run("AnotherProcess", func(t *testing.T) {
 		w := start(t)
 		w.restart(func(r *Reconciler) {
-			r.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: hold}, r.clock)
+			r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: hold}, r.clock)
 		})
 		w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
 		w.publish(link("down"))
@@ -265,16 +266,16 @@ func TestARejectedKeyDoesNotBlockTheOthers(t *testing.T) {
 				t.Errorf("the rule reports %q", s.Message)
 			}
 			w.clock.Step(time.Minute)
-			if again := w.pass(); again != refusalMemory-time.Minute {
-				t.Errorf("again after %s, want %s", again, refusalMemory-time.Minute)
+			if again := w.pass(); again != decide.RefusalMemory-time.Minute {
+				t.Errorf("again after %s, want %s", again, decide.RefusalMemory-time.Minute)
 			}
 			if got := outputs(w.node()); !slices.Equal(got, tc.want) {
 				t.Errorf("a minute later the node has %v, want %v", got, tc.want)
 			}
-			w.clock.Step(refusalMemory)
+			w.clock.Step(decide.RefusalMemory)
 			w.pass()
 			if got := outputs(w.node()); len(got) != 4 {
-				t.Errorf("after %s the node has %v, want everything", refusalMemory, got)
+				t.Errorf("after %s the node has %v, want everything", decide.RefusalMemory, got)
 			}
 		})
 	}
@@ -285,7 +286,7 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	broken := apierrors.NewInternalError(errors.New(prefix + "label"))
 	for name, tc := range map[string]struct{ err, want error }{
-		"Conflict":    {apierrors.NewConflict(nodes, "n", errors.New("changed")), errConflict},
+		"Conflict":    {apierrors.NewConflict(nodes, "n", errors.New("changed")), decide.ErrConflict},
 		"Deleted":     {apierrors.NewNotFound(nodes, "n"), nil},
 		"ServerError": {broken, broken},
 	} {
@@ -325,13 +326,13 @@ func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	var confirmed []string
 	away := errors.New("the API server is away")
 	w.restart(func(r *Reconciler) {
-		r.object = func(name string) *assembly.Object {
+		r.givers.object = func(name string) *assembly.Object {
 			if name == "known" {
 				return &assembly.Object{UID: "another"}
 			}
 			return nil
 		}
-		r.confirm = func(_ context.Context, name string) error {
+		r.givers.confirm = func(_ context.Context, name string) error {
 			confirmed = append(confirmed, name)
 			return away
 		}
@@ -378,7 +379,7 @@ func TestANodeFeatureThatTheCacheLacksHoldsRemovals(t *testing.T) {
 
 // TestAKeyOfAnotherClientIsReported keeps foreign keys.
 func TestAKeyOfAnotherClientIsReported(t *testing.T) {
-	w := newPasses(t, func(r *Reconciler) { r.policy.KeepForeign = true })
+	w := newPasses(t, func(r *Reconciler) { r.settings.Policy.KeepForeign = true })
 	w.publish(link("up"))
 	w.label(apiserver.Object{prefix + "label": "theirs"})
 	w.rule("r", everything())
@@ -392,8 +393,8 @@ func TestAKeyOfAnotherClientIsReported(t *testing.T) {
 // TestTheFailureTaintGoesWithTheFailure fails a node by a fact, and repairs it.
 func TestTheFailureTaintGoesWithTheFailure(t *testing.T) {
 	w := newPasses(t, func(r *Reconciler) {
-		r.taint = &corev1.Taint{Key: "example.com/failed", Effect: corev1.TaintEffectNoSchedule}
-		r.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
+		r.settings.FailTaint = &corev1.Taint{Key: "example.com/failed", Effect: corev1.TaintEffectNoSchedule}
+		r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
 	})
 	w.publish(link("up"))
 	w.rule("r", ifUp(nfdv1alpha1.Rule{Actions: []nfdv1alpha1.Action{{Op: "fail", Args: nfdv1alpha1.JSON{Raw: []byte(`{"msg": "broken"}`)}}}}))

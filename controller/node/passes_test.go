@@ -27,6 +27,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
@@ -114,21 +115,28 @@ func (w *passes) failure(o client.Object, patch client.Patch) error {
 // restart replaces the controller by a new process that knows no rules.
 func (w *passes) restart(change ...func(*Reconciler)) {
 	w.Helper()
+	registry := assembly.NewRegistry(rules.Options{})
 	r := &Reconciler{
-		client: w.Client, live: w.Client, cache: informers{client: w.Client}, events: w.events, clock: w.clock,
-		registry: assembly.NewRegistry(rules.Options{}), stats: rulestats.New(func(string) {}),
+		client: w.Client, events: w.events, clock: w.clock, registry: registry, stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
 			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),
-		policy: plan.Policy{Taints: true}, breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock),
-		changes: flap.NewChanges(w.clock), watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),
-		object:  func(string) *assembly.Object { return nil },
-		confirm: func(context.Context, string) error { return nil },
+		settings: decide.Settings{Policy: plan.Policy{Taints: true}},
+		givers: &givers{
+			registry: registry,
+			object:   func(string) *assembly.Object { return nil },
+			confirm:  func(context.Context, string) error { return nil },
+		},
+		limits: limits{
+			breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock), changes: flap.NewChanges(w.clock),
+		},
+		fleet:    &fleet{cache: informers{client: w.Client}, client: w.Client, clock: w.clock},
+		watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),
 	}
 	for _, f := range change {
 		f(r)
 	}
-	r.book = provenance.NewBook(provenance.NewStore(w.Client, w.Client, namespace, "state"), r.fleet())
+	r.givers.keep(provenance.NewStore(w.Client, w.Client, namespace, "state"), r.fleet.count)
 	if err := r.inputs.Watch(w.Context(), w.cache); err != nil {
 		w.Fatal(err)
 	}

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-
 	"github.com/go-logr/logr/funcr"
 	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
@@ -161,7 +160,7 @@ func TestARemovalBecauseOfFeaturesIsAnEvent(t *testing.T) {
 // TestAChangedValueIsNoLoss changes a value on a node while the budget allows no removal.
 func TestAChangedValueIsNoLoss(t *testing.T) {
 	w := newPasses(t, func(r *Reconciler) {
-		r.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
+		r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
 	})
 	copied := nfdv1alpha1.Rule{Labels: M{"copied": "{@test.attr.link}"}, Taints: []corev1.Taint{{Key: "v.io/link", Value: "{@test.attr.link}", Effect: corev1.TaintEffectNoSchedule}}}
 	w.publish(link("one"))

@@ -12,6 +12,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/sim/apiserver"
@@ -24,7 +25,7 @@ const startupTaint = "example.com/pending"
 
 // withReady lets the controller write the condition FeaturesReady and remove the start-up taint.
 func withReady(r *Reconciler) {
-	r.ready, r.startup = true, Startup{Key: startupTaint, FailOpenAfter: settings.DefaultFailOpenAfter}
+	r.settings.Ready, r.settings.Startup = true, Startup{Key: startupTaint, FailOpenAfter: settings.DefaultFailOpenAfter}
 }
 
 // ofBoot returns the object of a worker that has examined a boot.
@@ -86,11 +87,11 @@ func TestANodeIsReadyOnceTheFeaturesOfItsBootAreApplied(t *testing.T) {
 	if again := w.pass(); again <= 0 || again > settings.DefaultFailOpenAfter {
 		t.Errorf("again after %s", again)
 	}
-	w.isReady("without a worker", "False "+readyNoFeatures)
+	w.isReady("without a worker", "False "+decide.ReadyNoFeatures)
 	w.publish(ofBoot("b1", M{"link": "up"}))
 	w.pass()
 	w.hasLabels("with features", M{"up": "true"})
-	w.isReady("with features", "True "+readyApplied)
+	w.isReady("with features", "True "+decide.ReadyApplied)
 	if !w.tainted(startupTaint) {
 		t.Error("the start-up taint is removed in the write that says that the node is ready")
 	}
@@ -100,36 +101,36 @@ func TestANodeIsReadyOnceTheFeaturesOfItsBootAreApplied(t *testing.T) {
 	}
 	w.boots("b2")
 	w.pass()
-	w.isReady("after a reboot", "False "+readyStaleBoot)
+	w.isReady("after a reboot", "False "+decide.ReadyStaleBoot)
 	old := ofBoot("b1", M{"link": "up"})
 	old.Annotations = M{assayv1alpha1.MissingFeatureSetsAnnotation: "set-1"}
 	w.publish(old)
 	w.pass()
-	w.isReady("while sets are missing", "False "+readySetsMissing+": The worker's object names NodeFeatureSets that do not exist: set-1.")
+	w.isReady("while sets are missing", "False "+decide.ReadySetsMissing+": The worker's object names NodeFeatureSets that do not exist: set-1.")
 	now := ofBoot("b2", M{"link": "up"})
 	w.publish(now)
 	w.pass()
-	w.isReady("with features of the new boot", "True "+readyApplied)
+	w.isReady("with features of the new boot", "True "+decide.ReadyApplied)
 
 	// A process that has not seen the worker's object keeps a condition of this boot, and that of an earlier one until it knows more.
 	w.unpublish(now)
 	w.restart(withReady)
 	w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
 	w.pass()
-	w.isReady("after a restart without the worker's object", "True "+readyApplied)
+	w.isReady("after a restart without the worker's object", "True "+decide.ReadyApplied)
 	w.boots("b3")
 	w.pass()
-	w.isReady("after a restart and a reboot", "True "+readyApplied+": All rules are applied to the features of boot b2.")
+	w.isReady("after a restart and a reboot", "True "+decide.ReadyApplied+": All rules are applied to the features of boot b2.")
 	w.clock.Step(settings.DefaultRemovalGracePeriod)
 	w.pass()
-	w.isReady("when the features no longer count", "False "+readyNoFeatures)
+	w.isReady("when the features no longer count", "False "+decide.ReadyNoFeatures)
 
 	// A worker that does not examine the system cannot say whether its features are current.
 	w.publish(ofBoot("", M{"link": "up"}))
 	w.pass()
 	w.isReady("with features of no boot", "")
 
-	w.restart(func(r *Reconciler) { withReady(r); r.ready = false })
+	w.restart(func(r *Reconciler) { withReady(r); r.settings.Ready = false })
 	w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
 	w.publish(ofBoot("b3", M{"link": "up"}))
 	w.pass()
@@ -156,7 +157,7 @@ func TestFlappingEndsWithABoot(t *testing.T) {
 	w.publish(ofBoot("b2", M{"link": "e"}))
 	w.pass()
 	w.hasLabels("after the boot", M{"link": "e"})
-	w.isReady("after the boot", "True "+readyApplied+": All rules are applied to the features of boot b2.")
+	w.isReady("after the boot", "True "+decide.ReadyApplied+": All rules are applied to the features of boot b2.")
 	for _, value := range []string{"f", "g", "h"} {
 		w.publish(ofBoot("b2", M{"link": value}))
 		w.pass()
@@ -167,23 +168,23 @@ func TestFlappingEndsWithABoot(t *testing.T) {
 // TestANodeWithOutputsThatWaitIsNotReady holds a removal, and then lets the node be ready although the API server rejects a key.
 func TestANodeWithOutputsThatWaitIsNotReady(t *testing.T) {
 	w := newPasses(t, withReady, func(r *Reconciler) {
-		r.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
+		r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
 	})
 	w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
 	w.boots("b1")
 	w.publish(ofBoot("b1", M{"link": "up"}))
 	w.pass()
-	w.isReady("with features", "True "+readyApplied)
+	w.isReady("with features", "True "+decide.ReadyApplied)
 	w.publish(ofBoot("b1", M{"link": "down"}))
 	w.pass()
-	w.isReady("in the same boot", "True "+readyApplied)
+	w.isReady("in the same boot", "True "+decide.ReadyApplied)
 	w.boots("b2")
 	w.publish(ofBoot("b2", M{"link": "down"}))
 	w.pass()
-	w.isReady("while a removal is held", "False "+readyPending+": Not written yet: removal of label "+prefix+"up.")
+	w.isReady("while a removal is held", "False "+decide.ReadyPending+": Not written yet: removal of label "+prefix+"up.")
 	w.clock.Step(time.Hour)
 	w.pass()
-	w.isReady("after the hold time", "True "+readyApplied)
+	w.isReady("after the hold time", "True "+decide.ReadyApplied)
 }
 
 // TestReadinessWaitsForTaints: taints are a write of their own, and the node is ready in the pass after it.
@@ -195,12 +196,12 @@ func TestReadinessWaitsForTaints(t *testing.T) {
 	w.pass()
 	w.isReady("in the pass that adds a taint", "")
 	w.pass()
-	w.isReady("in the next pass", "True "+readyApplied)
+	w.isReady("in the next pass", "True "+decide.ReadyApplied)
 }
 
 // TestOneInstanceWritesTheCondition: a controller with an instance leaves the condition to the one without.
 func TestOneInstanceWritesTheCondition(t *testing.T) {
-	w := newPasses(t, withReady, func(r *Reconciler) { r.policy.Record.Instance = "blue" })
+	w := newPasses(t, withReady, func(r *Reconciler) { r.settings.Policy.Record.Instance = "blue" })
 	w.rule("r", nfdv1alpha1.Rule{Labels: M{"label": "1"}})
 	w.boots("b1")
 	w.publish(ofBoot("b1", nil))
@@ -216,7 +217,7 @@ func TestAFailedNodeIsNotReady(t *testing.T) {
 	w.boots("b1")
 	w.publish(ofBoot("b1", nil))
 	w.pass()
-	w.isReady("with a failure", "False "+readyFailed+": The action fail of rule r/a keeps the node as it was: broken")
+	w.isReady("with a failure", "False "+decide.ReadyFailed+": The action fail of rule r/a keeps the node as it was: broken")
 	if got := w.says("NodeRejected"); len(got) != 1 {
 		t.Errorf("Events: %q", got)
 	}
@@ -229,8 +230,8 @@ func TestAnUnreadableObjectOfTheWorkerIsTheReason(t *testing.T) {
 		want   string
 		events int
 	}{
-		"MissingSets": {&featuresets.MissingError{Sets: []string{"a", "b"}}, "False " + readySetsMissing + ": The worker's object names NodeFeatureSets that do not exist: a, b.", 1},
-		"Invalid":     {fmt.Errorf("unexpected end"), "False " + readyNoFeatures + ": The worker's object cannot be read: unexpected end.", 0},
+		"MissingSets": {&featuresets.MissingError{Sets: []string{"a", "b"}}, "False " + decide.ReadySetsMissing + ": The worker's object names NodeFeatureSets that do not exist: a, b.", 1},
+		"Invalid":     {fmt.Errorf("unexpected end"), "False " + decide.ReadyNoFeatures + ": The worker's object cannot be read: unexpected end.", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newPasses(t, withReady)
@@ -282,7 +283,7 @@ func TestAGateThatDoesNotOpenIsOpenedLate(t *testing.T) {
 	if w.tainted(startupTaint) {
 		t.Error("the gate stays closed")
 	}
-	if got := w.says("StartupTaintTimeout"); len(got) != 1 || !strings.Contains(got[0], readyNoFeatures+": The node's worker has not published a NodeFeature") {
+	if got := w.says("StartupTaintTimeout"); len(got) != 1 || !strings.Contains(got[0], decide.ReadyNoFeatures+": The node's worker has not published a NodeFeature") {
 		t.Errorf("Events: %q", got)
 	}
 }

@@ -2,82 +2,69 @@ package node
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"errors"
+	"fmt"
+	"hash/fnv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/provenance"
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/loss"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // Reconciler writes the outputs of the rules to one Node.
 type Reconciler struct {
 	client   client.Client
-	cache    cache.Informers
-	live     client.Reader // reads from the API server, not from the cache
-	nudges   bool          // notify schedulers of changed features
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *assembly.Registry
-	stats    *rulestats.Stats
 	inputs   *inputs.Nodes
-	policy   plan.Policy
-	taint    *corev1.Taint // on failed nodes
-	disable  Disable
-	dryRun   bool
-	ready    bool // the condition FeaturesReady is written
-	startup  Startup
-	losses   Losses
-	requests bool // requests are materialized
-	breaker  *budget.Breaker
-	count    nodeCount
-	gate     *budget.Gate
-	changes  *flap.Changes
-	watchdog *Watchdog
-	metrics  *metrics
+	settings decide.Settings
+	losses   *loss.Tracker // of all nodes; nil: no node is tainted because of them
+	givers   *givers
+	limits   limits
+	fleet    *fleet
 	memory   *memory
-
-	book     *provenance.Book
-	settings string                              // that outcomes depend on
-	object   func(name string) *assembly.Object  // assembled state of an object; nil if there is none
-	confirm  func(context.Context, string) error // reads an object that the cache lacks from the API server
-
-	beginning sync.Mutex
-	leads     sync.Once // set with the first pass
-	forceMu   sync.Mutex
-	force     *inForce // of the last program
+	stats    *rulestats.Stats
+	metrics  *metrics
+	watchdog *Watchdog
 }
-
-// Disable excludes kinds of outputs.
-type Disable struct{ Labels, Annotations, ExtendedResources bool }
 
 // retryHeld is the delay before a node is reconciled again whose cached version is older than the last write: long enough for the
 // watch to deliver the change, which normally triggers the next pass.
 const retryHeld = time.Second
 
-// Reconcile implements reconcile.Reconciler: get, gather, decide, apply, report.
+// pass is what the pass over one node works with.
+type pass struct {
+	decide.Pass
+	known   *memo
+	state   inputs.State
+	program *rules.Program
+	outcome *rules.Outcome
+	active  *decide.Active
+}
+
+// Reconcile implements reconcile.Reconciler: get, gather, decide, write, report.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	defer r.watchdog.begin(req.Name)()
 	if r.registry.Program() == nil {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil // rules are still being compiled
 	}
-	if err := r.begin(ctx); err != nil {
+	if err := r.givers.begin(ctx, r.limits.gate); err != nil {
 		return ctrl.Result{}, err
 	}
 	linked := r.registry.Program()
@@ -94,64 +81,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: retryHeld}, nil
 	}
 	if known.boots(&node) {
-		r.changes.Forget(node.Name) // another boot may be of another machine: what changed before it must not hold what this one has
+		r.limits.changes.Forget(node.Name) // another boot may be of another machine: what changed before it must not hold what this one has
 	}
-	r.inputs.Need(linked.Program.Reads())
-	state, err := r.inputs.Of(ctx, &node)
+	p, err := r.gather(ctx, linked, &node, known)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.reportLeftOut(ctx, &node, state.LeftOut)
-	outcome := r.eval(linked.Program, state.Input)
-	generation, due := r.nudge(&node, state.Features.All(), known)
-	wish := r.plan(&node, outcome, generation)
-	j := &judge{
-		r: r, node: &node, known: known, state: state, now: r.inForce(linked), outcome: outcome, past: r.book.Past(),
-		blind: state.Blind,
+	defer r.limits.gate.Passed(node.Name)
+	d, err := r.decide(ctx, p)
+	if err == nil && !r.settings.DryRun {
+		err = r.write(ctx, p, &d)
 	}
-	defer r.gate.Passed(node.Name)
-	p, wait := r.guard(ctx, wish, j)
-	again := sooner(sooner(sooner(state.Held, state.Devices.Held), wait), due)
-	if !r.dryRun {
-		wait, err = r.carryOut(ctx, linked.Program, wish, p, j)
-		again = sooner(again, wait)
-	}
-	r.report(ctx, &node, known, outcome, wish)
+	r.report(ctx, p, d.Wanted)
+	again := decide.Sooner(decide.Sooner(p.state.Held, p.state.Devices.Held), d.Again)
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// carryOut writes a plan and its provenance: the keys that objects give are recorded before the Node is written, the keys that it
-// has afterwards. It returns when to reconcile the node again; 0: not because of this.
-func (r *Reconciler) carryOut(ctx context.Context, program *rules.Program, wish, p *plan.Plan, j *judge) (time.Duration, error) {
-	node := j.node
-	if err := r.prove(ctx, program, p, j); err != nil {
-		return 0, err
-	}
-	causes := j.causes(p) // before the pass changes what the node remembers
-	j.logRemovals(ctx, p, causes)
-	err := r.book.Cover(ctx, node.Name, j.cover(p))
-	unmet := r.unmet(j, p)
-	all, late, again := r.open(node, r.withReady(j, wish, unmet.in(p), unmet.condition()))
-	if err == nil {
-		err = r.confirmLoss(ctx, all, j)
-	}
-	if err == nil {
-		err = r.apply(ctx, node, all, j.known)
-	}
-	if err == nil {
-		r.reportUnmet(node, unmet)
-		r.reportLoss(all, j)
-		r.reportLost(program, p, j, causes)
-	}
-	if late && err == nil {
-		r.failedOpen(node)
-	}
-	j.known.passed(wish, p, r.clock.Now(), err)
-	j.carry(wish, p, err)
+// gather evaluates the rules on a node, and collects what the decision depends on.
+func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *corev1.Node, known *memo) (*pass, error) {
+	r.inputs.Need(linked.Program.Reads())
+	state, err := r.inputs.Of(ctx, node)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return again, r.book.Passed(ctx, node.Name, j.pass())
+	r.reportLeftOut(ctx, node, state.LeftOut)
+	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
+	origins := &decide.Origins{
+		Outcome: p.outcome, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
+		Changes: r.limits.changes.Of(node.Name),
+	}
+	p.Pass = decide.Pass{
+		Settings: &r.settings, Now: r.clock.Now(), Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
+		Features: r.features(state), Memory: known.Memory,
+	}
+	if r.losses != nil {
+		p.Losses = r.losses.Of(node.Name)
+	}
+	return p, nil
 }
 
 func (r *Reconciler) eval(program *rules.Program, in rules.Input) *rules.Outcome {
@@ -160,47 +126,66 @@ func (r *Reconciler) eval(program *rules.Program, in rules.Input) *rules.Outcome
 	return program.Eval(in)
 }
 
-// plan converts an outcome to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
-// users of the Node see that its labels can be out of date, and a taint if the administrator has configured one.
-func (r *Reconciler) plan(node *corev1.Node, o *rules.Outcome, generation string) *plan.Plan {
-	want := plan.Desired{Taints: o.Taints(), Conditions: o.NodeConditions(), Generation: generation, Now: metav1.NewTime(r.clock.Now())}
-	if !r.disable.Labels {
-		want.Labels = o.Labels()
+// features returns what a decision depends on of the state of a node.
+func (r *Reconciler) features(state inputs.State) decide.Features {
+	f := decide.Features{
+		Held: state.Held, Unknown: state.Blind, DevicesUnseen: state.Devices.Unseen, DevicesIncomplete: state.Devices.Incomplete,
 	}
-	if !r.disable.Annotations {
-		want.Annotations = o.Annotations()
-	}
-	if !r.disable.ExtendedResources {
-		want.ExtendedResources = o.ExtendedResources()
-	}
-	if o.Failed == nil {
-		policy := r.policy
-		if taint, _ := r.losses.want(node, policy.Record); taint != nil {
-			if !policy.Taints {
-				want.Taints = nil
-			}
-			policy.Taints, want.Taints = true, append(slices.Clone(want.Taints), *taint)
+	if own := state.Own; own != nil {
+		f.Worker = &decide.Worker{
+			Publisher: own.Publisher(), Boot: own.Spec.Features.Facts.Boot(), MissingSets: own.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation],
 		}
-		return plan.Compute(plan.StateOf(node), want, policy)
 	}
-	want.Failed = failure(o.Failed)
-	if r.taint == nil {
-		return plan.Compute(plan.StateOf(node), want, r.policy).Without(func(s plan.Step) bool { return !s.Mark })
+	if err := r.inputs.LeftOutOwn(state); err != nil {
+		f.LeftOut = err.Error()
+		var missing *featuresets.MissingError
+		if errors.As(err, &missing) {
+			f.MissingSets = append([]string{}, missing.Sets...)
+		}
 	}
-	policy := r.policy
-	policy.Taints, want.Taints = true, []corev1.Taint{*r.taint}
-	return plan.Compute(plan.StateOf(node), want, policy).Without(func(s plan.Step) bool {
-		return !s.Mark && (s.Kind != keys.Taint || s.Op == plan.Remove)
-	})
+	if r.settings.Nudge {
+		h := fnv.New64a()
+		for _, f := range state.Features.All() {
+			fmt.Fprintf(h, "%s %d\n", f.UID, f.Generation)
+		}
+		f.Generation = fmt.Sprintf("%016x", h.Sum64())
+	}
+	return f
 }
 
-// failure returns the message for the annotation and the Event of a failed node.
-func failure(f *rules.Failure) string { return f.Ref.String() + ": " + f.Message }
+// decide decides about a node, and gets the evidence that the decision needs. It emits the Events of the decision, also if there is no
+// evidence for it.
+func (r *Reconciler) decide(ctx context.Context, p *pass) (decide.Decision, error) {
+	for {
+		d := decide.Decide(p.Pass)
+		err := r.getEvidence(ctx, p, &d)
+		if err == nil && len(d.Needs) > 0 {
+			continue
+		}
+		if p.Evidence.Budget == nil {
+			r.limits.breaker.Withdraw(p.Node.Name)
+		}
+		p.known.Memory = d.Memory
+		r.emit(ctx, p.Node, d.Say...)
+		return d, err
+	}
+}
+
+// emit emits Events about a node.
+func (r *Reconciler) emit(ctx context.Context, node *corev1.Node, events ...decide.Event) {
+	for _, e := range events {
+		r.events.Event(node, e.Type, e.Reason, e.Message)
+		if h := e.Held; h != nil {
+			logf.FromContext(ctx).Info("Leaving keys as they are",
+				"node", node.Name, "event", e.Reason, "until", h.Until.UTC(), "reason", h.Why, "keys", hold.Some(h.Keys))
+		}
+	}
+}
 
 func (r *Reconciler) forget(name string) {
 	r.memory.forget(name)
 	r.stats.Forget(name)
-	r.breaker.Withdraw(name)
-	r.changes.Forget(name)
-	r.book.Forget(name)
+	r.limits.breaker.Withdraw(name)
+	r.limits.changes.Forget(name)
+	r.givers.book.Forget(name)
 }

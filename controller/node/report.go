@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -18,35 +18,21 @@ import (
 )
 
 // report updates metrics and emits new messages of the rules.
-func (r *Reconciler) report(ctx context.Context, node *corev1.Node, known *memo, o *rules.Outcome, p *plan.Plan) {
+func (r *Reconciler) report(ctx context.Context, p *pass, wanted *plan.Plan) {
+	o, known := p.outcome, p.known
 	var complaints []rulestats.Complaint
-	complain := func(s plan.Step, why string) {
+	known.Complaints(&r.settings, wanted, r.clock.Now(), func(s plan.Step, why string) {
 		if origin, _ := o.Origin(s.Kind, s.Key); origin.Object != "" {
 			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
 			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}
-	}
-	for _, s := range p.Left {
-		complain(s, "another client wrote it, and overwriting is not allowed")
-	}
-	now := r.clock.Now()
-	for _, s := range p.Steps {
-		if _, refused := known.refuses(s, now); refused {
-			complain(s, "the API server refuses it")
-		}
-		if known.waits != "" && r.evicts(s) {
-			complain(s, "it evicts pods, and has to wait: "+known.waits)
-		}
-		if _, contested := known.contests(s, now); contested {
-			complain(s, fmt.Sprintf("another client keeps changing it, and it is corrected at most %d times in %s", flap.CorrectionLimit, flap.CorrectionWindow))
-		}
-	}
-	r.stats.Report(node.Name, o, complaints...)
+	})
+	r.stats.Report(p.Node.Name, o, complaints...)
 	if rejected := rejectionsOf(o); rejected != known.rejected { // each pass would count the same ones again
 		known.rejected = rejected
 		r.metrics.count(rejected)
 	}
-	known.said = r.say(ctx, node, known.said, o)
+	known.said = r.say(ctx, p.Node, known.said, o)
 }
 
 // reportLeftOut reports NodeFeatures that are ignored because of an error or a budget.
@@ -79,7 +65,7 @@ func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before map[any]
 		return !before[message]
 	}
 	if o.Failed != nil && isNew(*o.Failed) {
-		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", failure(o.Failed))
+		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", decide.WantsOf(o).Failed.String())
 	}
 	for _, e := range o.Events() {
 		if isNew(e) {

@@ -95,3 +95,14 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+// outcomeOf returns the outcome of one rule.
+func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
+	t.Helper()
+	rule.Name = "r"
+	set, report := rules.CompileSpec("r", &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{rule}}, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
+	return rules.Link(rules.Options{}, set).Eval(rules.Input{})
+}

@@ -4,72 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/fleet/inputs"
-	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/sim/apiserver"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/settings"
 )
-
-// TestOnlyAJoiningNodeThatKeepsLabelsIsUnready checks when unmet labels of requests set the condition FeaturesReady.
-func TestOnlyAJoiningNodeThatKeepsLabelsIsUnready(t *testing.T) {
-	for name, tc := range map[string]struct {
-		unmet unmet
-		want  string
-	}{
-		"LabelsAreKept":    {unmet{held: true, labels: []string{"features.assay.dev/ml.amx"}}, assayv1alpha1.ReasonLabelsUnmet},
-		"LabelsAreRemoved": {unmet{labels: []string{"features.assay.dev/ml.amx"}}, ""},
-		"NoLabels":         {unmet{held: true}, ""},
-	} {
-		got := ""
-		if c := tc.unmet.condition(); c != nil {
-			got = c.Reason
-		}
-		if got != tc.want {
-			t.Errorf("%s: reason %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
-// TestFeaturesOfAnEarlierBootAreNotCurrent compares the boot that a worker has published with the boot that the kubelet reports.
-func TestFeaturesOfAnEarlierBootAreNotCurrent(t *testing.T) {
-	for name, tc := range map[string]struct {
-		published, reported string
-		want                bool
-	}{
-		"SameBoot":           {"b1", "b1", true},
-		"Rebooted":           {"b1", "b2", false},
-		"WorkerWithoutBoot":  {"", "b2", true},
-		"KubeletWithoutBoot": {"b1", "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			own := &nodefeature.NodeFeature{}
-			own.Spec.Features.Facts = facts.FromMap(map[string]facts.Feature{}, nil)
-			if tc.published != "" {
-				own.Spec.Features.Facts = facts.FromMap(map[string]facts.Feature{
-					facts.BootFeature: {Attributes: facts.NewAttributes(map[string]string{facts.BootElement: tc.published})},
-				}, nil)
-			}
-			node := &corev1.Node{}
-			node.Status.NodeInfo.BootID = tc.reported
-			if got := current(&judge{node: node, state: inputs.State{Own: own}}); got != tc.want {
-				t.Errorf("current: %t, want %t", got, tc.want)
-			}
-		})
-	}
-	if current(&judge{node: &corev1.Node{}}) {
-		t.Error("a node without a worker's NodeFeature is current")
-	}
-}
 
 // TestUnmetLabelsOfRequests has another client set the label of a request that the node does not meet.
 func TestUnmetLabelsOfRequests(t *testing.T) {
 	const label = assayv1alpha1.RequestLabelNamespace + "/ml.amx"
-	requests := func(r *Reconciler) { withReady(r); r.requests = true }
+	requests := func(r *Reconciler) { withReady(r); r.settings.Requests = true }
 	start := func(t *testing.T, change func(*Reconciler)) *passes {
 		w := newPasses(t, change)
 		w.rule("r", nfdv1alpha1.Rule{Labels: M{"label": "1"}})
@@ -96,7 +41,7 @@ func TestUnmetLabelsOfRequests(t *testing.T) {
 		if got := w.says("UnmetLabelRemoved"); len(got) != 1 || !strings.Contains(got[0], label) {
 			t.Errorf("Events: %q", got)
 		}
-		w.isReady("with features", "True "+readyApplied)
+		w.isReady("with features", "True "+decide.ReadyApplied)
 		w.pass()
 		if got := w.says("UnmetLabelRemoved"); len(got) != 0 {
 			t.Errorf("the Event is repeated: %q", got)
@@ -114,7 +59,7 @@ func TestUnmetLabelsOfRequests(t *testing.T) {
 		w.pass()
 		has(w, "with old features", true)
 	})
-	for _, taint := range []string{startupTaint, unregistered} {
+	for _, taint := range []string{startupTaint, "karpenter.sh/unregistered"} {
 		t.Run("JoiningWith/"+taint, func(t *testing.T) {
 			w := start(t, requests)
 			w.taint(taint)

@@ -11,14 +11,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/provenance/record"
-	"github.com/assay-project/assay/rules"
 )
-
-// Gave is a key that an object gives to a node.
-type Gave struct {
-	Giver
-	Key Key
-}
 
 // Pass is the state of a node after a pass.
 type Pass struct {
@@ -35,7 +28,7 @@ type Fleet struct {
 	// Nodes returns the number of Nodes.
 	Nodes func(context.Context) int
 	// Objects returns the active objects by ID, and the generation of the rules.
-	Objects func() (generation int64, inForce map[string]Giver)
+	Objects func() (generation int64, active map[string]Giver)
 	// State returns the state of an object that is not active.
 	State func(Giver) State
 }
@@ -94,9 +87,9 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 		return nil, nil
 	}
 	b.past, b.record = stored, stored.Clone()
-	_, inForce := b.fleet.Objects()
+	_, active := b.fleet.Objects()
 	for _, id := range slices.Sorted(maps.Keys(stored.Objects)) {
-		if _, ok := inForce[id]; !ok {
+		if _, ok := active[id]; !ok {
 			e := stored.Objects[id]
 			absent = append(absent, Giver{ID: id, Name: e.Name, Print: e.Rolled})
 		}
@@ -182,16 +175,16 @@ func (b *Book) finish(ctx context.Context) bool {
 	if b.total = b.fleet.Nodes(ctx); b.done < b.total {
 		return false
 	}
-	generation, inForce := b.fleet.Objects()
+	generation, active := b.fleet.Objects()
 	if generation != b.generation {
 		return false // which the nodes are about to be evaluated with
 	}
 	next := &Record{Whole: true}
-	for id, g := range inForce {
+	for id, g := range active {
 		next.Put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
 	}
 	for id, e := range b.record.Objects {
-		if _, ok := inForce[id]; !ok && b.fleet.State(Giver{ID: id, Name: e.Name}) == Unsettled {
+		if _, ok := active[id]; !ok && b.fleet.State(Giver{ID: id, Name: e.Name}) == Unsettled {
 			next.Put(id, e)
 		}
 	}
@@ -204,7 +197,7 @@ func (b *Book) finish(ctx context.Context) bool {
 // fill adds the keys that nodes have. The caller holds the lock.
 func (b *Book) fill(next *Record) {
 	for _, p := range b.passes {
-		p.Given.fill(next)
+		p.Given.Fill(next)
 		for _, g := range p.Held {
 			if e := next.Objects[g.ID]; e != nil {
 				e.Add(g.Key)
@@ -248,24 +241,4 @@ func (b *Book) flush(ctx context.Context, want int) error {
 	}
 	b.read = 0
 	return fmt.Errorf("record which rules gave keys: %w", err)
-}
-
-// IDOf returns the ID of an object; nil means the labels that NodeFeatures request.
-func IDOf(set *rules.RuleSet) string {
-	if set == nil {
-		return record.Requested
-	}
-	return set.ID()
-}
-
-// Objects returns the objects of a program, and the one for labels that NodeFeatures request, with their fingerprints under the
-// given settings.
-func Objects(p *rules.Program, settings string) map[string]Giver {
-	prints := p.Fingerprints(settings)
-	out := make(map[string]Giver, len(prints)+1)
-	for _, s := range p.Sets() {
-		out[s.ID()] = Giver{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
-	}
-	out[record.Requested] = Giver{ID: record.Requested, Name: "NodeFeature", Print: settings}
-	return out
 }

@@ -31,13 +31,13 @@ type library struct {
 	writes     int
 	nodes      int
 	generation int64
-	inForce    map[string]Giver
+	active     map[string]Giver
 	states     map[string]State
 }
 
 func newLibrary(t *testing.T) *library {
 	t.Helper()
-	l := &library{T: t, nodes: 2, inForce: map[string]Giver{}, states: map[string]State{}}
+	l := &library{T: t, nodes: 2, active: map[string]Giver{}, states: map[string]State{}}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func newLibrary(t *testing.T) *library {
 func (l *library) book() *Book {
 	return NewBook(NewStore(l.client, l.client, "assay", "state"), Fleet{
 		Nodes:   func(context.Context) int { return l.nodes },
-		Objects: func() (int64, map[string]Giver) { return l.generation, l.inForce },
+		Objects: func() (int64, map[string]Giver) { return l.generation, l.active },
 		State:   func(g Giver) State { return l.states[g.ID] },
 	})
 }
@@ -118,7 +118,7 @@ func (l *library) stored() *Record {
 
 // givers returns the IDs of the objects that could have given the label.
 func givers(r *Record, label string) (out []string) {
-	for _, g := range r.Givers(KeyOf(keys.Label, label)) {
+	for _, g := range r.Givers(record.KeyOf(keys.Label, label)) {
 		out = append(out, g.ID)
 	}
 	return out
@@ -126,7 +126,7 @@ func givers(r *Record, label string) (out []string) {
 
 func giver(id string) Giver { return Giver{ID: id, Name: "object-" + id, Print: "1"} }
 
-func gave(id, label string) Gave { return Gave{giver(id), KeyOf(keys.Label, label)} }
+func gave(id, label string) Gave { return Gave{Giver: giver(id), Key: record.KeyOf(keys.Label, label)} }
 
 func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	l := newLibrary(t)
@@ -140,7 +140,7 @@ func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	if l.writes != 1 {
 		t.Errorf("%d writes, want 1: the store has the key of the second node already", l.writes)
 	}
-	l.inForce["b"] = giver("b")
+	l.active["b"] = giver("b")
 	second := l.book()
 	if got := l.load(second); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("absent: %v, want the object that is not active", got)
@@ -180,7 +180,11 @@ func TestAnInvalidRecordIsAnEmptyOne(t *testing.T) {
 // outcome returns the outcome of an object, and its ID.
 func outcome(t *testing.T, name, label string) (*rules.Outcome, *rules.RuleSet) {
 	t.Helper()
-	set := object(t, name, nfdv1alpha1.Rule{Labels: map[string]string{label: "1"}})
+	rule := nfdv1alpha1.Rule{Name: "r", Labels: map[string]string{label: "1"}}
+	set, report := rules.CompileSpec(name, &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{rule}}, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
 	return rules.Link(rules.Options{}, set).Eval(rules.Input{}), set
 }
 
@@ -191,11 +195,11 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		l := newLibrary(t)
 		o, set := outcome(t, "r", "now")
 		id := set.ID()
-		l.generation, l.inForce[id] = 1, giver(id)
+		l.generation, l.active[id] = 1, giver(id)
 		b := l.opened()
 		l.cover(b, "n1", gave(id, prefix+"before"), gave(id, prefix+"now"), gave("gone", prefix+"gone"), gave("unsettled", prefix+"unsettled"))
 		l.states["gone"], l.states["unsettled"] = Gone, Unsettled
-		return l, b, Pass{Generation: 1, Given: GivenBy(o, NewEdition(l.inForce))}, id
+		return l, b, Pass{Generation: 1, Given: record.GivenBy(o, record.NewEdition(l.active))}, id
 	}
 	t.Run("All", func(t *testing.T) {
 		l, b, pass, id := start(t)

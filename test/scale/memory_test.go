@@ -23,7 +23,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	nodecontroller "github.com/assay-project/assay/controller/node"
-	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -81,10 +81,10 @@ type remembered struct {
 	sets    *featuresets.Store
 	nodes   *inputs.Nodes
 	program *rules.Program
-	edition *provenance.Edition
+	edition *record.Edition
 	stats   *rulestats.Stats
 	changes *flap.Changes
-	given   []*provenance.Given
+	given   []*record.Given
 	keys    int // labels of all nodes
 }
 
@@ -107,7 +107,7 @@ func newRemembered(t *testing.T, count int) *remembered {
 		nodes:   inputs.New(inputs.Options{Policy: gather.Policy{Namespace: namespace}}),
 		changes: flap.NewChanges(clock.RealClock{}), stats: rulestats.New(func(string) {}),
 	}
-	f.edition = provenance.NewEdition(provenance.Objects(f.program, ""))
+	f.edition = record.NewEdition(record.Objects(f.program, ""))
 	if err := f.nodes.Watch(t.Context(), f.cache); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (f *remembered) add(t *testing.T, count int) {
 		f.keys += len(outcome.Labels())
 		n := f.received(t, name, outcome.Labels())
 		f.changes.Add(name, slices.Sorted(maps.Keys(outcome.Labels())))
-		f.given = append(f.given, provenance.GivenBy(f.pass(t, n), f.edition))
+		f.given = append(f.given, record.GivenBy(f.pass(t, n), f.edition))
 	}
 }
 

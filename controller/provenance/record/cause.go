@@ -11,8 +11,8 @@ const (
 	Gone
 	// Off objects exist, and none of their rules is used because of what is written in them.
 	Off
-	// InForce objects have rules that are evaluated.
-	InForce
+	// Active objects have rules that are evaluated.
+	Active
 )
 
 // Object is an object of rules at present.
@@ -32,8 +32,8 @@ type Case struct {
 	Now []Object
 	// Overruled is set if an object that is new or has changed sets or deletes the key on the node.
 	Overruled bool
-	// Blind is set if the facts of the node's worker are missing.
-	Blind bool
+	// Unknown is set if the facts of the node's worker are missing.
+	Unknown bool
 }
 
 // Cause says why a key is removed or its value changes.
@@ -67,10 +67,10 @@ func Why(c Case) Cause {
 		switch now := c.Now[i]; {
 		case now.State == Unsettled:
 			return Unknown
-		case now.State != InForce:
+		case now.State != Active:
 		case now.Print == past.Print:
 			cause = Facts
-		case c.Blind && now.MayGive && !now.Gives:
+		case c.Unknown && now.MayGive && !now.Gives:
 			return Unknown // the facts that it needs may be among those that are missing
 		}
 	}

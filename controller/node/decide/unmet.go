@@ -1,4 +1,4 @@
-package node
+package decide
 
 import (
 	"slices"
@@ -25,17 +25,16 @@ type unmet struct {
 
 // unmet returns the unmet labels of a node. Labels that a rule gave, and that are in the record, are removed like all others, unless
 // the node has just joined: the template of its pool contains the record too.
-func (r *Reconciler) unmet(j *judge, p *plan.Plan) unmet {
-	if !r.requests || j.blind || j.outcome.Failed != nil || !current(j) {
+func (p *Pass) unmet(in *plan.Plan) unmet {
+	if !p.Settings.Requests || p.Features.Unknown || p.Rules.Failed != nil || !p.current() {
 		return unmet{}
 	}
-	out := unmet{held: r.joining(j.node)}
-	wanted, now := j.outcome.Labels(), r.clock.Now()
-	for name := range j.node.Labels {
-		if _, met := wanted[name]; met || !strings.HasPrefix(name, assayv1alpha1.RequestLabelNamespace+"/") || !out.held && p.Owns(name) {
+	out := unmet{held: p.joining()}
+	for name := range p.Node.Labels {
+		if _, met := p.Rules.Labels[name]; met || !strings.HasPrefix(name, assayv1alpha1.RequestLabelNamespace+"/") || !out.held && in.Owns(name) {
 			continue
 		}
-		if _, refused := j.known.refuses(plan.Step{Kind: keys.Label, Key: name}, now); !refused {
+		if p.Memory.refuses(plan.Step{Kind: keys.Label, Key: name}, p.Now) == 0 {
 			out.labels = append(out.labels, name)
 		}
 	}
@@ -47,19 +46,20 @@ func (r *Reconciler) unmet(j *judge, p *plan.Plan) unmet {
 const unregistered = "karpenter.sh/unregistered"
 
 // joining reports whether a node has the start-up taint, or is about to get it, and was never ready.
-func (r *Reconciler) joining(node *corev1.Node) bool {
-	closed := r.startup.on(node) || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered })
-	ready := plan.StateOf(node).Ready()
-	return r.ready && closed && (ready == nil || ready.Status != corev1.ConditionTrue) &&
-		r.clock.Since(node.CreationTimestamp.Time) < r.startup.FailOpenAfter
+func (p *Pass) joining() bool {
+	startup := p.Settings.Startup
+	closed := startup.on(p.Node) || slices.ContainsFunc(p.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered })
+	ready := plan.StateOf(p.Node).Ready()
+	return p.Settings.Ready && closed && (ready == nil || ready.Status != corev1.ConditionTrue) &&
+		p.Now.Sub(p.Node.CreationTimestamp.Time) < startup.FailOpenAfter
 }
 
 // current reports whether the worker of a node has published features since the node booted.
-func current(j *judge) bool {
-	if j.state.Own == nil {
+func (p *Pass) current() bool {
+	if p.Features.Worker == nil {
 		return false
 	}
-	boot, now := j.state.Own.Spec.Features.Facts.Boot(), j.node.Status.NodeInfo.BootID
+	boot, now := p.Features.Worker.Boot, p.Node.Status.NodeInfo.BootID
 	return boot == "" || now == "" || boot == now
 }
 
@@ -80,17 +80,20 @@ func (u unmet) condition() *corev1.NodeCondition {
 		"Correct the labels of its node pool, and delete the node.", hold.Some(u.labels))
 }
 
-// reportUnmet emits an Event about the labels once.
-func (r *Reconciler) reportUnmet(node *corev1.Node, u unmet) {
+// sayUnmet reports the labels once.
+func (p *Pass) sayUnmet(u unmet) []Event {
 	if len(u.labels) == 0 {
-		return
+		return nil
 	}
 	if c := u.condition(); c != nil {
-		if have := plan.StateOf(node).Ready(); have == nil || have.Reason != c.Reason {
-			r.events.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
+		if have := plan.StateOf(p.Node).Ready(); have != nil && have.Reason == c.Reason {
+			return nil
 		}
-		return
+		return []Event{{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: c.Message}}
 	}
-	r.events.Eventf(node, corev1.EventTypeWarning, "UnmetLabelRemoved",
-		"Removed %s: another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool", hold.Some(u.labels))
+	return []Event{{
+		Type: corev1.EventTypeWarning, Reason: "UnmetLabelRemoved",
+		Message: "Removed " + hold.Some(u.labels) +
+			": another client set it, but the node does not meet the NodeFeatureRequest. If a node pool declares the label, correct the pool",
+	}}
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,16 +12,52 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/node/decide"
+	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// errConflict is returned when another client has changed the Node in the meantime.
-var errConflict = errors.New("the node has changed; retrying")
+// write writes a plan and which objects gave its keys: those that the plan adds are recorded before the Node is written, those that it has
+// afterwards.
+func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) error {
+	logRemovals(ctx, p.Node.Name, d)
+	err := r.givers.book.Cover(ctx, p.Node.Name, d.Givers)
+	if err == nil {
+		err = r.apply(ctx, p, d)
+	}
+	if err == nil {
+		r.emit(ctx, p.Node, d.Written...)
+		r.emit(ctx, p.Node, lostEvents(p, d)...)
+		if d.FailsOpen {
+			r.metrics.failedOpen.Inc()
+		}
+	}
+	p.known.Finish(d, decide.Done{
+		At: r.clock.Now(), Err: err, Outcome: p.outcome, Edition: p.active.Edition, Publishers: p.state.Input.Publishers,
+	})
+	if err != nil {
+		return err
+	}
+	return r.givers.book.Passed(ctx, p.Node.Name, provenance.Pass{
+		Generation: p.active.Generation, Given: p.known.Given, Held: p.known.HeldKeys(),
+	})
+}
+
+// logRemovals logs the keys that a plan removes or changes, and why.
+func logRemovals(ctx context.Context, node string, d *decide.Decision) {
+	for _, cause := range []record.Cause{record.Rules, record.Facts, record.Unknown} {
+		if list := d.Removals[cause]; len(list) > 0 {
+			logf.FromContext(ctx).Info("Removing or changing keys", "node", node, "cause", cause.String(), "keys", hold.Some(list))
+		}
+	}
+}
 
 // apply writes the plan: one patch for taints, one for everything else. A key that the API server rejects must not block the
 // others, so it is skipped and not retried for a while.
-func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan, known *memo) error {
+func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) error {
+	node, p, known := pass.Node, d.Plan, pass.known
 	version, wrote := node.ResourceVersion, false
 	if body := p.Patch(); body != nil {
 		out, err := r.patch(ctx, node.Name, body, "status")
@@ -38,7 +73,7 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		}
 		if out != nil {
 			version, wrote = out.ResourceVersion, true
-			known.written = version
+			known.Written = version
 		}
 	}
 	if body := p.TaintPatch(version); body != nil {
@@ -46,13 +81,13 @@ func (r *Reconciler) apply(ctx context.Context, node *corev1.Node, p *plan.Plan,
 		if err != nil {
 			return r.failed(err)
 		}
-		if r.beginsEviction(p, node) {
-			r.gate.Wrote(node.Name)
+		if d.BeginsEviction {
+			r.limits.gate.Wrote(node.Name)
 		}
-		known.written, wrote = out.ResourceVersion, true
+		known.Written, wrote = out.ResourceVersion, true
 	}
 	if wrote {
-		r.changes.Add(node.Name, changes(p))
+		r.limits.changes.Add(node.Name, changes(p))
 		r.metrics.updates.Inc()
 		logf.FromContext(ctx).V(1).Info("Wrote node", "node", node.Name, "changes", len(p.Steps))
 	}
@@ -75,7 +110,7 @@ func (r *Reconciler) failed(err error) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		return errConflict
+		return decide.ErrConflict
 	}
 	r.metrics.failures.Inc()
 	return err
@@ -112,11 +147,11 @@ func (r *Reconciler) noteRefused(ctx context.Context, node *corev1.Node, p *plan
 	var refused []string
 	for _, s := range p.Steps {
 		if blamed(s) {
-			known.refuse(s, now)
-			refused = append(refused, name(s))
+			known.Refuse(s, now)
+			refused = append(refused, hold.Key(s.Kind, s.Key))
 		}
 	}
-	r.emitHeld(ctx, node, hold.Refused, fmt.Sprintf("the API server rejects it: %v", err), now.Add(refusalMemory), refused)
+	r.emit(ctx, node, decide.HeldEvent(hold.Refused, fmt.Sprintf("the API server rejects it: %v", err), now.Add(decide.RefusalMemory), refused))
 }
 
 // changes returns the keys of a plan that change on the Node.
@@ -124,11 +159,8 @@ func changes(p *plan.Plan) []string {
 	var out []string
 	for _, s := range p.Steps {
 		if !s.Mark && s.Op != plan.Adopt && s.Op != plan.Forget {
-			out = append(out, name(s))
+			out = append(out, hold.Key(s.Kind, s.Key))
 		}
 	}
 	return out
 }
-
-// name returns a key with its kind.
-func name(s plan.Step) string { return string(s.Kind) + " " + s.Key }

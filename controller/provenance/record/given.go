@@ -1,14 +1,39 @@
-package provenance
+package record
 
 import (
 	"cmp"
 	"hash/maphash"
 	"slices"
 
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
+
+// IDOf returns the ID of an object; nil means the labels that NodeFeatures request.
+func IDOf(set *rules.RuleSet) string {
+	if set == nil {
+		return Requested
+	}
+	return set.ID()
+}
+
+// Objects returns the objects of a program, and the one for labels that NodeFeatures request, with their fingerprints under the
+// given settings.
+func Objects(p *rules.Program, settings string) map[string]Giver {
+	prints := p.Fingerprints(settings)
+	out := make(map[string]Giver, len(prints)+1)
+	for _, s := range p.Sets() {
+		out[s.ID()] = Giver{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
+	}
+	out[Requested] = Giver{ID: Requested, Name: "NodeFeature", Print: settings}
+	return out
+}
+
+// Gave is a key that an object gives to a node.
+type Gave struct {
+	Giver
+	Key Key
+}
 
 // Edition holds the objects of one program. It is immutable.
 type Edition struct {
@@ -100,8 +125,8 @@ func (g *Given) find(kind keys.Kind, key string) (int, bool) {
 	return slices.BinarySearch(g.keys, wideKeyOf(kind, key))
 }
 
-// fill adds the keys to the entries of their objects.
-func (g *Given) fill(r *record.Record) {
+// Fill adds the keys to the entries of their objects.
+func (g *Given) Fill(r *Record) {
 	if g == nil {
 		return
 	}

@@ -1,0 +1,236 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Hold is what remains of a plan after a reason for steps to wait was considered.
+type Hold struct {
+	// Plan lacks the steps that have to wait.
+	Plan *plan.Plan
+	// Again is when to decide again; 0: not because of this.
+	Again time.Duration
+	// Needs is the evidence that is missing; empty: none is. The other fields do not count then. Losing and Insist are as in Decision.
+	Needs  Need
+	Losing []string
+	Insist bool
+}
+
+// holds are the reasons for steps to wait, in order. Each sees the steps that the previous ones allow.
+//
+// The order matters. What is missing in the plan must not be counted, and what is counted must be written:
+//
+//   - The first three are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
+//     use it up, nor be reported as a loss.
+//   - The budget comes before flapping, so that a removal that waits for both is known as a loss to the administrator who confirms removals.
+//   - A node takes its turn in the pace of evictions only once nothing but another client can still hold the taint.
+//   - Keys that another client changes come last, because the steps that are left then are the corrections of this pass.
+var holds = []func(*Pass, *plan.Plan) Hold{
+	incomplete, unpublished, unseenDevices, overBudget, flapping, refused, evicting, contested,
+}
+
+// incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled
+// from a truncated list. An edit of a rule does not explain their removal: the new rule may give them from what is missing. So may another
+// object that names a key which this process has seen given. A value that this process did not give may follow from what is missing, too,
+// although something else gives the key another value. Such a node does not become ready.
+func incomplete(p *Pass, in *plan.Plan) Hold {
+	doubtful := func(s plan.Step) bool {
+		k := p.key(s)
+		return p.Settings.takes(s) && (!k.Given || s.Op == plan.Remove && k.Elsewhere || s.Op == plan.Change && !k.GivenOld)
+	}
+	ready := plan.StateOf(p.Node).Ready()
+	if opens := p.Settings.Ready && (ready == nil || ready.Status != corev1.ConditionTrue); !opens && !slices.ContainsFunc(in.Steps, doubtful) {
+		return Hold{Plan: in}
+	}
+	start := p.Evidence.Start
+	switch {
+	case start == nil:
+		return Hold{Needs: NeedStart}
+	case start.OK:
+		return Hold{Plan: in}
+	}
+	p.incomplete = true
+	return Hold{Plan: in.Without(doubtful), Again: start.Wait}
+}
+
+// unpublished keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
+// is unknown, and so is whether they should be removed. Later changes are known and applied immediately, but a key that another
+// object names stays: it may follow from what the worker has published. The node is reconciled again after the grace period.
+func unpublished(p *Pass, in *plan.Plan) Hold {
+	if !p.Features.Unknown {
+		p.sayGrace(false)
+		return Hold{Plan: in}
+	}
+	if p.Memory.Kept == nil && !p.incomplete { // otherwise the plan does not show what the node would lose
+		p.Memory.Kept = map[string]bool{}
+		for _, s := range in.Steps {
+			if p.Settings.takes(s) {
+				p.Memory.Kept[name(s)] = true
+			}
+		}
+	}
+	left := in.Without(func(s plan.Step) bool {
+		return p.Settings.takes(s) && (p.Memory.Kept[name(s)] && !p.explained(s) || s.Op == plan.Remove && p.key(s).Elsewhere)
+	})
+	p.sayGrace(len(left.Steps) < len(in.Steps))
+	return Hold{Plan: left}
+}
+
+// unseenDevices keeps keys of objects that read devices, and that this process has not seen given, for the grace period after it began to
+// read ResourceSlices, and as long as it cannot read them: a driver that restarts at that time has no slices, and unlike an earlier process
+// this one has not seen them.
+func unseenDevices(p *Pass, in *plan.Plan) Hold {
+	if p.Features.DevicesUnseen <= 0 {
+		return Hold{Plan: in}
+	}
+	left := in.Without(func(s plan.Step) bool {
+		k := p.key(s)
+		return s.Op == plan.Remove && p.Settings.takes(s) && k.Devices && !k.Given && !p.explained(s)
+	})
+	if len(left.Steps) == len(in.Steps) {
+		return Hold{Plan: in}
+	}
+	return Hold{Plan: left, Again: p.Features.DevicesUnseen}
+}
+
+// overBudget holds removals that no change of the responsible rules explains when too many nodes are affected. A key that gets another
+// value is not lost: a rolling upgrade of the kernel changes values on all nodes. The condition of a NodeBaseline that changes from True is a
+// loss: other programs keep pods off nodes because of it.
+func overBudget(p *Pass, in *plan.Plan) Hold {
+	var losing []plan.Step
+	var names []string
+	unknown := false
+	for _, s := range in.Steps {
+		if s.Op != plan.Remove && !p.leavesBaseline(s) || s.Mark || p.Settings.switchedOff(s) {
+			continue
+		}
+		if cause := p.why(s); cause != record.Rules {
+			losing, names = append(losing, s), append(names, name(s))
+			unknown = unknown || cause == record.Unknown
+		}
+	}
+	if len(losing) == 0 {
+		return Hold{Plan: in}
+	}
+	budget := p.Evidence.Budget
+	switch {
+	case budget == nil:
+		return Hold{Needs: NeedBudget, Losing: names, Insist: unknown}
+	case budget.OK:
+		return Hold{Plan: in}
+	}
+	why := "removalBudget: too many nodes lose labels or resources at once; confirm the removals to release them"
+	if unknown {
+		why = "removalBudget: it is not known which rule gave them; confirm the removals to release them"
+	}
+	held := make([]heldStep, len(losing))
+	for i, s := range losing {
+		held[i] = heldStep{s, p.Now.Add(budget.Wait)}
+	}
+	p.sayHeld(hold.Removal, why, held, p.describe)
+	return Hold{Plan: in.Without(func(s plan.Step) bool { return slices.Contains(names, name(s)) }), Again: budget.Wait}
+}
+
+// leavesBaseline reports whether a step changes the condition of a NodeBaseline from True to another status.
+func (p *Pass) leavesBaseline(s plan.Step) bool {
+	const conforms = string(corev1.ConditionTrue) + " "
+	return s.Kind == keys.Condition && s.Op == plan.Change && p.key(s).Baseline &&
+		strings.HasPrefix(s.Old, conforms) && !strings.HasPrefix(s.New, conforms)
+}
+
+// flapping leaves flapping keys alone unless the rules caused the change.
+func flapping(p *Pass, in *plan.Plan) (out Hold) {
+	var held []heldStep
+	out.Plan = in.Without(func(s plan.Step) bool {
+		wait := p.key(s).Flaps
+		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget || wait <= 0 || p.explained(s) {
+			return false
+		}
+		if p.contests(s) > 0 || p.undone(s) {
+			return false // another client changes it, which a later hold limits
+		}
+		out.Again, held = Sooner(out.Again, wait), append(held, heldStep{s, p.Now.Add(wait)})
+		return true
+	})
+	p.sayHeld(hold.Flapping, whyFlapping, held, name)
+	return out
+}
+
+// refused skips values that the API server rejected recently.
+func refused(p *Pass, in *plan.Plan) (out Hold) {
+	out.Plan = in.Without(func(s plan.Step) bool {
+		wait := p.Memory.refuses(s, p.Now)
+		out.Again = Sooner(out.Again, wait)
+		return wait > 0
+	})
+	return out
+}
+
+// evicting delays taints that evict pods, and those of lost features, according to the configured pace. Everything else is written.
+func evicting(p *Pass, in *plan.Plan) Hold {
+	if p.Settings.DryRun || !p.Settings.beginsEviction(in, p.Node) {
+		p.Memory.Waits = ""
+		return Hold{Plan: in}
+	}
+	pace := p.Evidence.Pace
+	switch {
+	case pace == nil:
+		return Hold{Needs: NeedPace}
+	case pace.OK:
+		p.Memory.Waits = ""
+		return Hold{Plan: in, Again: pace.Wait}
+	}
+	if p.Memory.Waits == "" {
+		p.warn("EvictionHeld", "a taint that evicts pods has to wait: %s", pace.Why)
+	}
+	p.Memory.Waits = pace.Why
+	return Hold{Plan: in.Without(p.Settings.Evicts), Again: pace.Wait}
+}
+
+// contested leaves keys alone that another client keeps changing back. What is left of the plan are the corrections of this pass.
+func contested(p *Pass, in *plan.Plan) (out Hold) {
+	p.Memory.Fixing = nil
+	var held []heldStep
+	out.Plan = in.Without(func(s plan.Step) bool {
+		undone, wait := p.undone(s), p.contests(s)
+		switch {
+		case wait > 0:
+			out.Again, held = Sooner(out.Again, wait), append(held, heldStep{s, p.Now.Add(wait)})
+		case undone || p.Memory.Corrections.About(name(s), s.New):
+			if p.Memory.Fixing == nil {
+				p.Memory.Fixing = map[string]string{}
+			}
+			p.Memory.Fixing[name(s)] = s.New
+		}
+		return wait > 0
+	})
+	p.sayHeld(hold.Contested, whyContested, held, name)
+	return out
+}
+
+// contests returns how long to leave the key of a step alone because another client keeps changing it back; 0: none does.
+func (p *Pass) contests(s plan.Step) time.Duration {
+	wait, _ := p.Memory.Corrections.Held(name(s), s.New, p.Now)
+	return max(0, wait)
+}
+
+// undone reports whether a step restores a value that this process wrote: the desired value is unchanged, and the Node's annotation
+// still lists the key. A kubelet that starts resets unknown resources to 0, which does not count, however often it starts.
+func (p *Pass) undone(s plan.Step) bool {
+	if s.Kind == keys.Resource && s.Old == "0" {
+		return false
+	}
+	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || p.Memory.Unsure || p.Memory.Left[name(s)] {
+		return false
+	}
+	return p.key(s).GivenNew
+}

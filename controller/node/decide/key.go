@@ -1,0 +1,164 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/baseline"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// Key is what is known about a key that a plan changes.
+type Key struct {
+	// Givers are the objects that could have given the key that the plan takes from the node; empty: unknown.
+	Givers []record.Giver `json:",omitempty"`
+	// By gives the key now; without an ID: nothing does.
+	By record.Giver
+	// Cause is why the key is removed, or gets another value.
+	Cause record.Cause
+	// Overruled is set if an object that is new or has changed since the last pass sets or deletes the key.
+	Overruled bool `json:",omitempty"`
+	// Given is set if the key followed from what this process saw in the last pass, which is not the case for one that it holds. GivenOld
+	// is Given with the value that the node has, and GivenNew with the value that the plan writes.
+	Given, GivenOld, GivenNew bool `json:",omitempty"`
+	// Elsewhere is set if an active object other than the Givers names the key.
+	Elsewhere bool `json:",omitempty"`
+	// Devices is set if one of the Givers reads devices of DRA drivers.
+	Devices bool `json:",omitempty"`
+	// Baseline is set if the key is the condition of a NodeBaseline.
+	Baseline bool `json:",omitempty"`
+	// Flaps is how long to leave the key alone because it changes too often; 0: it does not.
+	Flaps time.Duration `json:",omitempty"`
+}
+
+// name returns a key with its kind.
+func name(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
+
+// Active holds the objects of one program. It is immutable.
+type Active struct {
+	Generation int64
+	// Givers are the objects by ID, Edition the same, and Sets their rules. The object of requested labels has none.
+	Givers  map[string]record.Giver
+	Edition *record.Edition
+	Sets    map[string]*rules.RuleSet
+}
+
+// NewActive returns the objects of a program under the given settings, see record.Objects.
+func NewActive(generation int64, program *rules.Program, settings string) *Active {
+	out := &Active{Generation: generation, Givers: record.Objects(program, settings), Sets: map[string]*rules.RuleSet{}}
+	out.Edition = record.NewEdition(out.Givers)
+	for _, s := range program.Sets() {
+		out.Sets[s.ID()] = s
+	}
+	return out
+}
+
+// Origins answers which objects gave the keys of one node, and which give them now.
+type Origins struct {
+	Outcome *rules.Outcome
+	Active  *Active
+	// Past is the record at the start of this process.
+	Past *record.Record
+	// Inactive returns the state of an object that is not active.
+	Inactive func(record.Giver) record.State
+	// Memory is that of the last pass.
+	Memory *Memory
+	// Unknown is set if it is unknown what the node's worker has published.
+	Unknown bool
+	Changes flap.History
+}
+
+// About returns what is known about a key that a plan changes.
+func (o *Origins) About(s plan.Step, now time.Time) Key {
+	k := Key{GivenOld: o.Memory.Given.Has(s.Kind, s.Key, s.Old), GivenNew: o.Memory.Given.Has(s.Kind, s.Key, s.New)}
+	_, k.Given = o.Memory.Given.Giver(s.Kind, s.Key)
+	if set, ok := o.Outcome.Giver(s.Kind, s.Key); ok {
+		k.By = o.Active.Givers[record.IDOf(set)]
+		if s.Kind == keys.Condition && set != nil {
+			_, k.Baseline = baseline.Of(set.Name)
+		}
+	}
+	if !s.Mark {
+		k.Flaps = o.Changes.Held(name(s), now)
+	}
+	if s.Takes() || k.Flaps > 0 || k.Baseline {
+		k.Givers, k.Overruled = o.givers(s), o.overruled(s)
+		k.Cause = o.why(s, k)
+	}
+	if s.Op == plan.Remove && s.Takes() {
+		k.Elsewhere, k.Devices = o.namedElsewhere(s, k.Givers), slices.ContainsFunc(k.Givers, o.readsDevices)
+	}
+	return k
+}
+
+// givers returns the objects that could have given a key that the Node has.
+func (o *Origins) givers(s plan.Step) []record.Giver {
+	if held, ok := o.Memory.Held[name(s)]; ok {
+		return held.Givers
+	}
+	if by, ok := o.Memory.Given.Giver(s.Kind, s.Key); ok {
+		return []record.Giver{by}
+	}
+	return o.Past.Givers(record.KeyOf(s.Kind, s.Key))
+}
+
+// why returns the cause of a step that removes a key.
+func (o *Origins) why(s plan.Step, k Key) record.Cause {
+	c := record.Case{Past: k.Givers, Overruled: k.Overruled, Unknown: o.Unknown}
+	for _, g := range c.Past {
+		now, ok := o.Active.Givers[g.ID]
+		if !ok {
+			c.Now = append(c.Now, record.Object{State: o.Inactive(g)})
+			continue
+		}
+		set := o.Active.Sets[g.ID]
+		c.Now = append(c.Now, record.Object{
+			State: record.Active, Print: now.Print, Gives: k.By.ID == g.ID, MayGive: set == nil || set.MayGive(s.Kind, s.Key),
+		})
+	}
+	return record.Why(c)
+}
+
+// namedElsewhere reports whether an active object other than those that gave a key names it.
+func (o *Origins) namedElsewhere(s plan.Step, givers []record.Giver) bool {
+	for id, set := range o.Active.Sets {
+		if !slices.ContainsFunc(givers, func(g record.Giver) bool { return g.ID == id }) && set.Names(s.Kind, s.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// readsDevices reports whether an object reads devices of DRA drivers, or what other objects give.
+func (o *Origins) readsDevices(g record.Giver) bool {
+	set := o.Active.Sets[g.ID]
+	return set != nil && (set.ReadsOthers() || slices.ContainsFunc(set.Reads(), facts.IsDevices))
+}
+
+// overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.
+func (o *Origins) overruled(s plan.Step) bool {
+	if set, ok := o.Outcome.Giver(s.Kind, s.Key); ok {
+		return set != nil && o.changed(set.ID())
+	}
+	return slices.ContainsFunc(o.Outcome.Deleters(s.Kind, s.Key), func(set *rules.RuleSet) bool { return o.changed(set.ID()) })
+}
+
+// changed reports whether an active object has changed since the last pass over the node.
+func (o *Origins) changed(id string) bool {
+	now := o.Active.Givers[id]
+	if o.Memory.Given != nil {
+		before, ok := o.Memory.Given.Edition.Giver(id)
+		return !ok || before.Print != now.Print
+	}
+	before := o.Past.Objects[id]
+	if before == nil {
+		return o.Past.Whole
+	}
+	return before.Rolled != now.Print
+}

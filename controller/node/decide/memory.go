@@ -1,0 +1,172 @@
+package decide
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
+)
+
+// ErrConflict is how a pass ends if another client has changed the Node in the meantime.
+var ErrConflict = errors.New("the node has changed; retrying")
+
+// Memory is what is remembered of a node from one pass to the next. All of it can be lost at any time: a restart causes evaluations, but
+// no writes. Decide does not modify maps of the Memory that it gets.
+type Memory struct {
+	// Written is the resourceVersion of the last write; empty: this process has not written to the node.
+	Written string `json:",omitempty"`
+	// Nudged is when schedulers were last notified of changed features.
+	Nudged time.Time
+	// Refusals are the values that the API server rejected, by the name of the step.
+	Refusals map[string]Refusal `json:",omitempty"`
+
+	// Given are the keys that the rules gave in the last pass that was carried out; nil: there was none.
+	Given *record.Given `json:"-"`
+	// Held lists the objects that could have given keys that the Node has and the rules do not give, by the name of the step.
+	Held map[string]HeldKey `json:"-"`
+	// Publishers are the NodeFeatures that counted in the last pass that held no removal, to name one that was deleted.
+	Publishers []string `json:"-"`
+
+	// Waits is why a taint that evicts pods has to wait; empty: none has to.
+	Waits string `json:",omitempty"`
+	// Left are the desired outputs that the last pass did not write; nil: none.
+	Left map[string]bool `json:",omitempty"`
+	// Unsure is set if the last pass failed, so that the state of the Node is unknown.
+	Unsure bool `json:",omitempty"`
+	// Fixing are the values of the keys that this pass corrects, Corrections those of the last hour, which another client had changed.
+	Fixing      map[string]string `json:",omitempty"`
+	Corrections flap.Corrections  `json:",omitempty"`
+
+	// Kept is what the node keeps while its worker's features are unknown; nil: that is not known yet.
+	Kept map[string]bool
+	// Reported says until when keys wait, as Events have reported it, by the reason and the name of the step.
+	Reported map[string]time.Time `json:",omitempty"`
+}
+
+// HeldKey is a key that a Node has although the rules do not give it.
+type HeldKey struct {
+	Key    record.Key
+	Givers []record.Giver
+}
+
+// Refusal is a value that the API server rejected.
+type Refusal struct {
+	Value string
+	At    time.Time
+}
+
+// RefusalMemory is how long a rejected value is not retried: it could be accepted after an upgrade, and retrying more often only
+// fills the log of the API server.
+const RefusalMemory = 10 * time.Minute
+
+// Refuse remembers that the API server rejected the value of a step.
+func (m *Memory) Refuse(s plan.Step, now time.Time) {
+	if m.Refusals == nil {
+		m.Refusals = map[string]Refusal{}
+	}
+	m.Refusals[name(s)] = Refusal{s.New, now}
+}
+
+// refuses returns how long not to retry a step that was rejected recently; 0: it was not.
+func (m *Memory) refuses(s plan.Step, now time.Time) time.Duration {
+	last, ok := m.Refusals[name(s)]
+	if !ok || last.Value != s.New {
+		return 0
+	}
+	return max(0, RefusalMemory-now.Sub(last.At))
+}
+
+// Done is how a pass ended.
+type Done struct {
+	At  time.Time
+	Err error // nil: the plan was written
+	// Outcome is what the rules gave, and Edition has the objects of their program.
+	Outcome *rules.Outcome
+	Edition *record.Edition
+	// Publishers are the NodeFeatures that counted.
+	Publishers []rules.Publisher
+}
+
+// Finish remembers how the pass of a decision ended.
+func (m *Memory) Finish(d *Decision, done Done) {
+	m.recordContest(d, done)
+	m.recordGivers(d, done)
+}
+
+// recordContest remembers what was corrected and what was left. A pass that ends with a conflict wrote nothing, so that what is known of the
+// Node remains.
+func (m *Memory) recordContest(d *Decision, done Done) {
+	if errors.Is(done.Err, ErrConflict) {
+		return
+	}
+	m.Unsure, m.Left = done.Err != nil, nil
+	if done.Err != nil {
+		return
+	}
+	if len(d.Allowed.Steps) < len(d.Wanted.Steps) {
+		m.Left = map[string]bool{}
+		for _, s := range d.Wanted.Steps {
+			m.Left[name(s)] = true
+		}
+		for _, s := range d.Allowed.Steps {
+			delete(m.Left, name(s))
+		}
+	}
+	m.Corrections.Expire(done.At)
+	if m.Corrections == nil && len(m.Fixing) > 0 {
+		m.Corrections = flap.Corrections{}
+	}
+	for key, value := range m.Fixing {
+		m.Corrections.Add(key, value, done.At)
+	}
+}
+
+// recordGivers remembers which objects gave the keys that the Node has now.
+func (m *Memory) recordGivers(d *Decision, done Done) {
+	if d.frozen && done.Err == nil {
+		return // the node keeps its keys
+	}
+	held := map[string]HeldKey{}
+	for _, s := range d.Wanted.Steps {
+		written, k := d.Allowed.Has(s), d.keys[name(s)]
+		switch {
+		case s.Takes() && (!written || done.Err != nil):
+			held[name(s)] = HeldKey{record.KeyOf(s.Kind, s.Key), k.Givers}
+		case written && done.Err != nil && !s.Mark && s.Op != plan.Forget && k.By.ID != "": // it could have been written
+			held[name(s)] = HeldKey{record.KeyOf(s.Kind, s.Key), []record.Giver{k.By}}
+		}
+	}
+	m.Held = held
+	if done.Err != nil {
+		return
+	}
+	m.Given = record.GivenBy(done.Outcome, done.Edition)
+	if len(held) == 0 {
+		m.recordPublishers(done.Publishers)
+	}
+}
+
+// recordPublishers remembers the NodeFeatures that count.
+func (m *Memory) recordPublishers(list []rules.Publisher) {
+	if slices.EqualFunc(m.Publishers, list, func(name string, p rules.Publisher) bool { return name == p.Name }) {
+		return
+	}
+	m.Publishers = make([]string, len(list))
+	for i, p := range list {
+		m.Publishers[i] = p.Name
+	}
+}
+
+// HeldKeys returns the keys that the Node has although the rules do not give them.
+func (m *Memory) HeldKeys() (out []record.Gave) {
+	for _, held := range m.Held {
+		for _, g := range held.Givers {
+			out = append(out, record.Gave{Giver: g, Key: held.Key})
+		}
+	}
+	return out
+}
