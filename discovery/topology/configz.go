@@ -91,16 +91,25 @@ func (c *Configz) read(ctx context.Context) (*Kubelet, error) {
 	case len(body) > maxKubeletBytes:
 		return nil, fmt.Errorf("%s has more than %d bytes", c.URL, maxKubeletBytes)
 	}
+	k, err := ParseConfigz(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.URL, err)
+	}
+	return k, nil
+}
+
+// ParseConfigz returns the settings in an answer of the endpoint.
+func ParseConfigz(body []byte) (*Kubelet, error) {
 	var answer struct {
 		Config *kubeletFile `yaml:"kubeletconfig"`
 	}
-	k := DefaultKubelet()
 	if err := yaml.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.URL, err)
+		return nil, err
 	}
 	if answer.Config == nil {
-		return nil, fmt.Errorf("%s has no kubeletconfig", c.URL)
+		return nil, errors.New("the answer has no kubeletconfig")
 	}
+	k := DefaultKubelet()
 	k.override(answer.Config)
 	return &k, nil
 }

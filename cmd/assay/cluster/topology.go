@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/discovery/topology"
 )
 
 func topologyPath() string {
@@ -28,6 +30,19 @@ func (c *Client) Topology(ctx context.Context, node string) (*v1alpha2.NodeResou
 func (c *Client) TopologyDefinition(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 	return get[metav1.PartialObjectMetadata](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		v1alpha2.NodeResourceTopologyResource.GroupResource().String())
+}
+
+// KubeletSettings returns the settings with which the kubelet of a node runs. The API server asks the kubelet, for which the user needs the
+// right to get nodes/proxy.
+func (c *Client) KubeletSettings(ctx context.Context, node string) (*topology.Kubelet, error) {
+	code, body, err := c.send(ctx, http.MethodGet, "/api/v1/nodes/"+node+"/proxy/configz", nil, "", nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case code != http.StatusOK:
+		return nil, refused(code, body)
+	}
+	return topology.ParseConfigz(body)
 }
 
 // PodsOnNode returns the Pods of all namespaces that are bound to a node.

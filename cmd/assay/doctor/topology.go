@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -17,6 +19,9 @@ import (
 
 // maxFingerprints is the maximum number of nodes whose fingerprints are compared: each takes a list of the node's pods.
 const maxFingerprints = 20
+
+// maxKubelets is the maximum number of kubelets whose settings are compared: each is a request that the API server passes on.
+const maxKubelets = 20
 
 // topology checks the NodeResourceTopologies, if Assay publishes them.
 func (e *examination) topology(ctx context.Context) error {
@@ -42,8 +47,12 @@ func (e *examination) topology(ctx context.Context) error {
 	if err := e.otherUpdater(ctx); err != nil {
 		return err
 	}
+	if err := e.ownerOfDefinition(ctx); err != nil {
+		return err
+	}
 	before := len(e.found)
 	e.topologyProblems(all)
+	e.kubeletSettings(ctx, all)
 	if err := e.fingerprints(ctx, all); err != nil {
 		return err
 	}
@@ -51,6 +60,42 @@ func (e *examination) topology(ctx context.Context) error {
 		e.ok(check, "%s published", clip.Count(len(all), "NodeResourceTopology object"))
 	}
 	return nil
+}
+
+// ownerOfDefinition reports a definition of another release or program, with which all objects are deleted.
+func (e *examination) ownerOfDefinition(ctx context.Context) error {
+	d, err := e.c.TopologyDefinition(ctx)
+	if cluster.IsForbidden(err) || cluster.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && d.Labels["app.kubernetes.io/part-of"] != "assay" {
+		e.ok("topology", "CustomResourceDefinition %s belongs to another program: uninstalling that deletes all objects", d.Name)
+	}
+	return err
+}
+
+// kubeletSettings reports nodes whose kubelets run with another policy than is published: flags override the kubelet's file. It is silent if the
+// user may not read that, or the API server does not reach a kubelet.
+func (e *examination) kubeletSettings(ctx context.Context, all []v1alpha2.NodeResourceTopology) {
+	differ := map[string][]string{}
+	for i := range all[:min(len(all), maxKubelets)] {
+		k, err := e.c.KubeletSettings(ctx, all[i].Name)
+		if err != nil {
+			break // the next ones would take as long
+		}
+		for _, s := range []struct{ name, value string }{
+			{topology.AttributePolicy, k.TopologyManagerPolicy}, {topology.AttributeScope, k.TopologyManagerScope},
+		} {
+			if published := numa.Attribute(&all[i], s.name); published != s.value {
+				problem := fmt.Sprintf("%s is %s, and the kubelet runs with %s", s.name, published, s.value)
+				differ[problem] = append(differ[problem], all[i].Name)
+			}
+		}
+	}
+	for _, problem := range slices.Sorted(maps.Keys(differ)) {
+		e.report("topology", Warning, fmt.Sprintf("NodeResourceTopology of %s: %s", some(differ[problem]), problem),
+			"Flags of the kubelet override its file: set topology.kubelet.configz.enabled, or topology.kubelet.settings")
+	}
 }
 
 // otherUpdater reports Node Feature Discovery's topology updater, which writes the same objects.
@@ -61,7 +106,7 @@ func (e *examination) otherUpdater(ctx context.Context) error {
 	}
 	for i := range sets {
 		for _, c := range sets[i].Spec.Template.Spec.Containers {
-			if slices.Contains(c.Command, "nfd-topology-updater") {
+			if slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool { return path.Base(arg) == "nfd-topology-updater" }) {
 				e.report("topology", Error,
 					fmt.Sprintf("DaemonSet %s/%s of Node Feature Discovery writes the same NodeResourceTopologies", sets[i].Namespace, sets[i].Name),
 					"Disable its topology updater: topologyUpdater.enable=false in the values of its chart")
