@@ -204,6 +204,12 @@ JOIN_NODES ?= 500
 bench-join: bin/cluster ## Measure how long nodes that join are closed by the start-up taint (JOIN_NODES=500)
 	JOIN_NODES=$(JOIN_NODES) bin/cluster run -- go test ./test/scheduling -run=TestNoPodIsBound -count=1 -v
 
+PUBLISHERS ?= 1000
+
+.PHONY: bench-topology
+bench-topology: bin/cluster ## Measure what the publishers of NodeResourceTopologies cost a real API server (PUBLISHERS=1000)
+	PUBLISHERS=$(PUBLISHERS) bin/cluster run -- go test ./test/numa -run=TestManyPublishers -count=1 -timeout=0 -v
+
 SEEDS ?= 2000
 FIRST ?= 1
 

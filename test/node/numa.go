@@ -37,7 +37,9 @@ func managed() bool { return runtime.NumCPU() > 1 }
 // kubeletManagers are the settings with which a pod gets its CPUs, memory and devices from one NUMA node. The kubelet reserves CPU 0.
 func kubeletManagers() map[string]any {
 	return map[string]any{
-		"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
+		// The kubelet requests a certificate of the cluster's authority for its endpoint.
+		"serverTLSBootstrap": true,
+		"cpuManagerPolicy":   "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
 		"reservedMemory": []map[string]any{{"numaNode": 0, "limits": map[string]string{"memory": strconv.Itoa(evictMemory>>20) + "Mi"}}},
 	}
 }
@@ -52,8 +54,29 @@ func numaNodes(ctx context.Context, s *story) error {
 	if err := s.mountNodes(); err != nil {
 		return fmt.Errorf("two NUMA nodes: %w", err)
 	}
+	if err := s.newKubelet(ctx, kubeletManagers()); err != nil {
+		return err
+	}
 	s.note("%s shows two NUMA nodes: half of the CPUs and %d GiB each; the kubelet's managers are static, with single-numa-node", nodesOfSystem, nodeMemory>>30)
-	return s.newKubelet(ctx, kubeletManagers())
+	return s.approveKubelet(ctx)
+}
+
+// approveKubelet approves the kubelet's request for the certificate of its endpoint, as an administrator does, and waits until the API server
+// reaches it: the kubelet serves no request before.
+func (s *story) approveKubelet(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "the certificate of the kubelet's endpoint", func(ctx context.Context) error {
+		requests, err := s.Kubectl(ctx, "get", "certificatesigningrequests", "--field-selector=spec.signerName=kubernetes.io/kubelet-serving", "-o", "name")
+		if err != nil {
+			return err
+		}
+		if names := strings.Fields(requests); len(names) > 0 {
+			if _, err := s.Kubectl(ctx, append([]string{"certificate", "approve"}, names...)...); err != nil {
+				return err
+			}
+		}
+		_, err = s.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/healthz")
+		return err
+	})
 }
 
 // ownNodes is the reverse of numaNodes.

@@ -73,6 +73,7 @@ var steps = []step{
 	{"a part that lacks a permission says which", notPermitted},
 	{"the node gets two NUMA nodes, and the kubelet static managers", numaNodes},
 	{"the resources of NUMA nodes are published, in place of Node Feature Discovery's updater", publishTopology},
+	{"the settings of the kubelet come from its endpoint, whose certificate is verified", useConfigz},
 	{"a late device plug-in, and a pod that holds resources while the kubelet restarts", holdResources},
 	{"a finished Job is in the fingerprint of one informer mode only", finishJob},
 	{"no request to the API server while nothing changes", idle},

@@ -141,6 +141,60 @@ func publishTopology(ctx context.Context, s *story) error {
 	return nil
 }
 
+// useConfigz reads the kubelet's settings from its endpoint, and checks what the program may still do.
+func useConfigz(ctx context.Context, s *story) error {
+	if !managed() {
+		s.note("not with one CPU")
+		return nil
+	}
+	args := append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values(
+		"topology.enabled=true", "topology.kubelet.configz.enabled=true", "topology.kubelet.podResourcesDir="+s.path(diskDir+"/kubelet/pod-resources"),
+	)...)
+	if _, err := s.show(ctx, args...); err != nil { // waits until the new pod is ready: it has read the endpoint
+		return err
+	}
+	if err := s.publishes(ctx, s.zones("", 0)...); err != nil {
+		return err
+	}
+	volumes, err := s.Kubectl(ctx, "get", "daemonset", release+"-topology", "-n", namespace, "-o", "jsonpath={.spec.template.spec.volumes[*].name}")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(volumes, "kubelet-config") {
+		return fmt.Errorf("volumes %s: the kubelet's file is mounted although it is not read", volumes)
+	}
+	for subresource, want := range map[string]string{"configz": "yes", "proxy": "no", "log": "no"} {
+		answer, _ := s.Kubectl(ctx, "auth", "can-i", "get", "nodes", "--subresource="+subresource, "--as="+topologyUser) // exits with 1 for no
+		if strings.TrimSpace(answer) != want {
+			return fmt.Errorf("may get nodes/%s: %q, want %s", subresource, answer, want)
+		}
+	}
+	var pid int
+	err = cluster.WaitFor(ctx, "the end of the replaced pod", func(context.Context) (err error) {
+		pid, err = process("assay-worker topology")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"CapEff:\t0000000000000000\n", "CapBnd:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
+		if !strings.Contains(string(status), want) {
+			return fmt.Errorf("the program does not run with %q:\n%s", want, status)
+		}
+	}
+	size, err := memoryOf(pid)
+	if err != nil {
+		return err
+	}
+	s.figure("assay-worker topology: %s MB now, %s MB at most", megabytes(size.now), megabytes(size.most))
+	s.note("the program runs without any capability, new privileges or system calls that the runtime forbids, and may read nodes/configz alone of the kubelet")
+	return nil
+}
+
 // zones returns the expected resources, as capacity, allocatable and available amount: with devices, and with what a pod holds of the
 // second NUMA node.
 func (s *story) zones(devices string, exclusive int64) []string {

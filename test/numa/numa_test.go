@@ -194,6 +194,14 @@ func holds(name string, cpus ...int64) podres.Pod {
 // publish publishes the node's topology while pods hold CPUs.
 func (w *world) publish(t *testing.T, pods ...podres.Pod) {
 	t.Helper()
+	if _, err := w.publisher.Publish(t.Context(), w.content(t, pods...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content returns a node's topology while pods hold CPUs.
+func (w *world) content(t *testing.T, pods ...podres.Pod) topology.Content {
+	t.Helper()
 	h, err := host.FromArchive([]byte(machine))
 	if err != nil {
 		t.Fatal(err)
@@ -220,9 +228,7 @@ func (w *world) publish(t *testing.T, pods ...podres.Pod) {
 			Memory: []podres.Memory{{Type: "memory", Bytes: 8 << 30, Topology: podres.Topology{0}}, {Type: "memory", Bytes: 8 << 30, Topology: podres.Topology{1}}},
 		},
 	}
-	if _, err := w.publisher.Publish(t.Context(), topology.Build(in).Content); err != nil {
-		t.Fatal(err)
-	}
+	return topology.Build(in).Content
 }
 
 // create creates a pod with guaranteed CPUs for the scheduler.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,7 +115,7 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 		Name: name, Path: program, Env: []string{"GOMEMLIMIT="},
 		Args: []string{
 			"topology", "-kubeconfig=" + c.Kubeconfig, "-node-name=" + nodeName, "-port=" + testkit.Port(address), "-host-paths=native",
-			"-podresources-socket=" + k.socket, "-device-plugins=" + dir, "-kubelet-config-uri=file://" + file, "-config=",
+			"-log-level=debug", "-podresources-socket=" + k.socket, "-device-plugins=" + dir, "-kubelet-config-uri=file://" + file, "-config=",
 		},
 		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, "http://"+address+"/readyz"); return err },
 	})
@@ -145,6 +146,8 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 	k.start(t)
 	w.up(t, address, "1")
 
+	w.withoutDefinition(t, address, filepath.Join(c.LogDir(), name+".log"))
+
 	pid, err := c.PID(name)
 	if err != nil {
 		t.Fatal(err)
@@ -152,6 +155,12 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The sandbox is for good: all of the above works in it.
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 {
+		t.Log("the kernel has no Landlock: ", errno)
+	} else if !strings.Contains(string(status), "NoNewPrivs:\t1\n") {
+		t.Errorf("the program has not dropped its privileges:\n%s", status)
 	}
 	for line := range strings.Lines(string(status)) {
 		var kib int
@@ -162,6 +171,53 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// withoutDefinition deletes the definition while the program runs: it tries again, is not ready, reports it with one line, and publishes
+// when the definition is there again.
+func (w *world) withoutDefinition(t *testing.T, address, logFile string) {
+	t.Helper()
+	log := func() string {
+		text, err := os.ReadFile(logFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const line = "until its CustomResourceDefinition is installed"
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName(v1alpha2.NodeResourceTopologyResource.GroupResource().String())
+	if err := w.client.Delete(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "attempts without the definition", func(ctx context.Context) error {
+		text, err := testkit.Get(ctx, "http://"+address+"/metrics")
+		if err != nil {
+			return err
+		}
+		var failures int
+		for l := range strings.Lines(text) {
+			_, _ = fmt.Sscanf(l, "assay_topology_publish_failures_total %d", &failures)
+		}
+		if failures < 3 || !strings.Contains(log(), line) {
+			return fmt.Errorf("%d failures", failures)
+		}
+		return nil
+	})
+	if text, err := testkit.Get(t.Context(), "http://"+address+"/readyz"); err == nil {
+		t.Errorf("ready without the definition: %s", text)
+	}
+	w.define(t)
+	w.publishesNICs(t, "when the definition is there again")
+	if n := strings.Count(log(), line); n != 1 {
+		t.Errorf("the log has %d lines about the definition, want 1", n)
+	}
+	testkit.Eventually(t, "ready again", func(ctx context.Context) error {
+		_, err := testkit.Get(ctx, "http://"+address+"/readyz")
+		return err
+	})
 }
 
 // stored reads the object of the node.
