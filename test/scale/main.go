@@ -30,6 +30,7 @@ type options struct {
 	idle     time.Duration
 	parallel int
 	shared   bool
+	slices   bool
 	manager  string // path of assay-manager
 	progress io.Writer
 	done     func(*result) // called after each phase; can be nil
@@ -56,6 +57,7 @@ func main() {
 	flag.DurationVar(&o.idle, "idle", time.Minute, "`duration` of the idle phase")
 	flag.IntVar(&o.parallel, "parallel", 32, "`number` of workers that publish for the first time at once")
 	flag.BoolVar(&o.shared, "shared", false, "publish large features as NodeFeatureSets")
+	flag.BoolVar(&o.slices, "slices", false, "publish the devices of a DRA driver on each node, and measure a rule that reads them in place of other changes")
 	flag.BoolVar(&both, "both", false, "measure whole objects, then shared sets, each on a control plane of its own, and print ratios")
 	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
 	flag.StringVar(&out.format, "o", "", "output format: json, markdown, or empty for a table")

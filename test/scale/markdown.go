@@ -108,6 +108,13 @@ func (r *result) figures() []figure {
 	add(phaseIdle, "requests about nodes and features while idle", func(p *phaseResult) string { return p.requests() })
 	add(phaseChange, "change to label, median", milliseconds("labeledP50ms"))
 	add(phaseChange, "change to label, 99 %", milliseconds("labeledP99ms"))
+	add(phaseDevices, "rule that reads devices, until all nodes have its label", perSecond)
+	add(phaseDevicesIdle, "memory of the controller with devices", memory(controllerName))
+	add(phaseDevicesIdle, "memory of the webhook with devices", memory(webhookName))
+	add(phaseDevicesIdle, "memory of the extender with devices", memory(extenderName))
+	add(phaseDevicesIdle, "requests about nodes, features and devices while idle", func(p *phaseResult) string { return p.requests() })
+	add(phaseSlice, "slice change to label, median", milliseconds("labeledP50ms"))
+	add(phaseSlice, "slice change to label, 99 %", milliseconds("labeledP99ms"))
 	add(phaseRuleNone, "rule that matches no node, until the controller is idle", func(p *phaseResult) string {
 		return fmt.Sprintf("%.1f s, %d node writes", p.Values["controllerIdleSeconds"], p.Requests["PATCH nodes/status"])
 	})

@@ -57,7 +57,7 @@ func (s *scale) phases() []phase {
 	replaced := max(1, all*replacedPercentage/100)
 	changes := min(s.changes, all, max(budget.Default.Nodes, int(budget.Default.Share*float64(all)))-1) // one more changes at the end
 	first := min(len(kinds), all-1)
-	return []phase{
+	begin := []phase{
 		{name: phaseFirst, per: first, prepare: func(ctx context.Context) (err error) {
 			s.result.StartHeapBytes, err = s.liveHeap(ctx)
 			return err
@@ -76,6 +76,18 @@ func (s *scale) phases() []phase {
 		}},
 		{name: phaseServers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.startServers(ctx) }},
 		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
+	}
+	restart := phase{name: phaseController, per: all, do: func(ctx context.Context, r *phaseResult) error {
+		start := time.Now()
+		if err := s.Restart(ctx, controllerName); err != nil {
+			return err
+		}
+		return s.idleController(ctx, start, r)
+	}}
+	if s.slices {
+		return slices.Concat(begin, s.devicePhases(), []phase{restart})
+	}
+	return slices.Concat(begin, []phase{
 		{name: phaseChange, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.change(ctx, "changed-", changes, r) }},
 		// The controller reads the node's objects from the API server before it removes the label.
 		{name: phaseLoss, per: changes, do: func(ctx context.Context, r *phaseResult) error {
@@ -107,13 +119,7 @@ func (s *scale) phases() []phase {
 			}
 			return s.labeled(ctx, phaseRuleAll, s.nodes, allLabel, "true")
 		}},
-		{name: phaseController, per: all, do: func(ctx context.Context, r *phaseResult) error {
-			start := time.Now()
-			if err := s.Restart(ctx, controllerName); err != nil {
-				return err
-			}
-			return s.idleController(ctx, start, r)
-		}},
+		restart,
 		{name: phaseWorkers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phaseWorkers, 0) }},
 		{name: phasePods, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.restartWorkers(ctx, phasePods, 1) }},
 		s.replacement(replaced),
@@ -128,7 +134,7 @@ func (s *scale) phases() []phase {
 			}
 			return s.labeled(ctx, phaseAPIServer, []fleet.Node{n}, valueLabel, "restarted")
 		}},
-	}
+	})
 }
 
 // phaseBound is the timeout of a phase: several times what any takes with 15,000 nodes on two cores.

@@ -22,6 +22,8 @@ type results []*result
 type result struct {
 	Nodes  int  `json:"nodes"`
 	Shared bool `json:"shared"`
+	// Slices is set if each node has a ResourceSlice.
+	Slices bool `json:"slices,omitempty"`
 	// Shapes is the number of NodeShapes at the end, and ShapeBytes the size of the largest as JSON.
 	Shapes     int `json:"shapes,omitempty"`
 	ShapeBytes int `json:"shapeBytes,omitempty"`
@@ -97,10 +99,14 @@ func (r results) table(w io.Writer) error {
 }
 
 func (r *result) mode() string {
+	mode := "whole objects"
 	if r.Shared {
-		return "shared sets"
+		mode = "shared sets"
 	}
-	return "whole objects"
+	if r.Slices {
+		mode += fmt.Sprintf(", %d devices on each node", devices)
+	}
+	return mode
 }
 
 func (r *result) table(w io.Writer) error {
@@ -159,7 +165,7 @@ func (r *result) shapeWrites() (all, idle int) {
 // interesting reports whether requests to a resource are printed in the table; JSON has all.
 func interesting(resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
-	return resource == "nodes" || resource == assayv1alpha1.NodeShapeResource.Resource || strings.HasPrefix(resource, "nodefeature")
+	return resource == "nodes" || resource == "resourceslices" || resource == assayv1alpha1.NodeShapeResource.Resource || strings.HasPrefix(resource, "nodefeature")
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }

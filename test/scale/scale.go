@@ -63,7 +63,7 @@ type scale struct {
 func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &scale{Cluster: c, options: o, result: &result{Nodes: o.nodes, Shared: o.shared}}
+	s := &scale{Cluster: c, options: o, result: &result{Nodes: o.nodes, Shared: o.shared, Slices: o.slices}}
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -229,6 +229,11 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 			return nil, fmt.Errorf("create a token for the worker of %s: %w", n.Name, err)
 		}
 		nodes[i] = fleet.Node{Number: s.created, Name: n.Name, UID: string(n.UID), Token: token}
+		if s.slices {
+			if err := s.createSlice(ctx, nodes[i]); err != nil {
+				return nil, fmt.Errorf("create the ResourceSlice of %s: %w", n.Name, err)
+			}
+		}
 		s.created++
 		progress(i + 1)
 	}

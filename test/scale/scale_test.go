@@ -129,6 +129,32 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 	}
 }
 
+// TestDevicesCostNothingWithoutARuleThatReadsThem: no program asks for ResourceSlices before, and each node is written once after.
+func TestDevicesCostNothingWithoutARuleThatReadsThem(t *testing.T) {
+	const nodes, changes = 15, 3
+	r, err := measure(t.Context(), testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true}), options{
+		nodes: nodes, changes: changes, rules: 10, slices: true, idle: time.Second, parallel: 8, manager: buildManager(t, t.TempDir()), progress: io.Discard,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]int{}
+	read := false
+	for _, p := range r.Phases {
+		written[p.Name] = p.Requests["PATCH nodes/status"]
+		read = read || p.Name == phaseDevices
+		if list := p.Requests["LIST resourceslices"] + p.Requests["WATCH resourceslices"]; list > 0 != (p.Name == phaseDevices) && !(read && p.Name == phaseController) {
+			t.Errorf("%s: %d lists and watches of ResourceSlices", p.Name, list)
+		}
+	}
+	want := map[string]int{phaseDevices: nodes, phaseDevicesIdle: 0, phaseSlice: changes, phaseController: 0}
+	for name, count := range want {
+		if written[name] != count {
+			t.Errorf("%s: %d writes of Nodes, want %d", name, written[name], count)
+		}
+	}
+}
+
 // checkInstallation checks that what was measured is what the chart installs: its policies bind the controller, and its quota counts sets.
 func checkInstallation(t *testing.T, c *cluster.Cluster, shared bool) {
 	t.Helper()
