@@ -14,6 +14,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -115,7 +116,20 @@ func TestDevicesGoAfterTheGracePeriod(t *testing.T) {
 	w.start(func(c *controller.Config) { c.Grace = time.Second })
 	w.labels("n1", map[string]string{"example.com/gpu.count": "8"})
 	w.delete(gpus)
-	w.labels("n1", map[string]string{"example.com/gpu.count": "", "example.com/gpu.product": "", "example.com/complete": ""})
+	n1 := w.labels("n1", map[string]string{"example.com/gpu.count": "", "example.com/gpu.product": "", "example.com/complete": ""})
+	testkit.Eventually(w, "an Event that says where the devices were", func(ctx context.Context) error {
+		var list corev1.EventList
+		if err := w.List(ctx, &list, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.InvolvedObject.Name == n1.Name && e.Reason == "FeaturesLost" && strings.Contains(e.Message, "rule devices/gpus: dra.device of the node's ResourceSlices") {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d", len(list.Items))
+	})
 }
 
 func TestNodeThatRebootsWaitsForItsDrivers(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -72,6 +73,12 @@ func absence(p *pass, s plan.Step, givers []record.Giver) string {
 	for _, a := range p.program.Absences(p.state.Input, s.Kind, s.Key) {
 		if a.Feature == "" || !slices.ContainsFunc(givers, func(g record.Giver) bool { return g.Name == a.Object }) {
 			continue
+		}
+		switch feature := strings.ToLower(a.Feature); {
+		case facts.IsDevices(feature):
+			return fmt.Sprintf("rule %s: %s of the node's ResourceSlices", a.Ref, a.Feature)
+		case facts.IsKubernetes(feature):
+			return fmt.Sprintf("rule %s: %s of the Node", a.Ref, a.Feature)
 		}
 		var publishers []string
 		for _, f := range p.state.Input.Publishers {
