@@ -98,9 +98,9 @@ demo-down: ## Stop what `make demo KEEP=1` left running (KIND=1: delete the clus
 .PHONY: generate
 generate: ## Generate deep copies, CustomResourceDefinitions, docs/reference.md and docs/cli.md from the code
 	$(CONTROLLER_GEN) object paths=./api/...
-	$(CONTROLLER_GEN) crd paths=./api/assay/... paths=./api/nfd/... output:crd:dir=api/crds
-	$(CONTROLLER_GEN) crd paths=./api/topology/... output:crd:dir=api/crds/topology
-	go run ./hack/crds api/crds/*.yaml
+	$(CONTROLLER_GEN) crd paths=./api/assay/... paths=./api/nfd/... output:crd:dir=charts/assay/files/crds
+	$(CONTROLLER_GEN) crd paths=./api/topology/... output:crd:dir=charts/assay/files/topology
+	go run ./hack/crds charts/assay/files/crds/*.yaml
 	go run ./hack/reference docs/reference.md
 	go run ./cmd/assay docs markdown > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -27,15 +27,15 @@ import (
 // the policy.
 func asController(config *rest.Config) *rest.Config {
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + policies.DefaultNamespace + ":" + policies.DefaultManager, Groups: []string{"system:masters"},
+		UserName: "system:serviceaccount:" + charts.DefaultNamespace + ":" + charts.DefaultManager, Groups: []string{"system:masters"},
 	}
 	return config
 }
 
 // writePolicy returns the policy on the controller's writes and its binding.
-func (w *world) writePolicy(settings policies.Settings) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+func (w *world) writePolicy(settings charts.PolicySettings) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
 	w.Helper()
-	data, bound, _ := bytes.Cut(policies.All(settings)["node-writes.yaml"], []byte("\n---\n"))
+	data, bound, _ := bytes.Cut(charts.Policies(settings)["node-writes.yaml"], []byte("\n---\n"))
 	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 	if err := errors.Join(yaml.UnmarshalStrict(data, policy), yaml.UnmarshalStrict(bound, binding)); err != nil {
 		w.Fatal(err)
@@ -47,13 +47,13 @@ func (w *world) writePolicy(settings policies.Settings) (*admissionregistrationv
 // violates it.
 func (w *world) bindController() {
 	w.Helper()
-	policy, binding := w.writePolicy(policies.Settings{})
+	policy, binding := w.writePolicy(charts.PolicySettings{})
 	testkit.Create(w.T, w, policy)
 	testkit.Create(w.T, w, binding)
 }
 
 // setPolicy changes the settings of that policy.
-func (w *world) setPolicy(settings policies.Settings) {
+func (w *world) setPolicy(settings charts.PolicySettings) {
 	w.Helper()
 	with, _ := w.writePolicy(settings)
 	change(w, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: with.Name}},
@@ -225,7 +225,7 @@ func TestTheControllersTokenWritesOnlyWhatRulesMayWrite(t *testing.T) {
 		}
 	}
 	all("cordon", writes["cordon"].refused, func(name string) string { return writes[name].refused })
-	w.setPolicy(policies.Settings{
+	w.setPolicy(charts.PolicySettings{
 		Namespaces: []string{"vendor.io", ".example.org"}, StartupTaint: "startup-taint.cluster-autoscaler.kubernetes.io/features", OwnTaints: []string{"example.net/failed"},
 	})
 	all("bare label", "policies.namespaces", func(name string) string { return writes[name].inSettings })

@@ -12,7 +12,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node"
@@ -254,7 +254,7 @@ func (w *world) joins(name string) *corev1.Node {
 // allowStartup changes the policy on what the controller writes as the chart does.
 func (w *world) allowStartup() {
 	w.Helper()
-	w.setPolicy(policies.Settings{StartupTaint: startupTaint})
+	w.setPolicy(charts.PolicySettings{StartupTaint: startupTaint})
 }
 
 func TestTheStartupTaintGoesOnceANodeIsReady(t *testing.T) {

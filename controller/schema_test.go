@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/controller"
 	schemaguard "github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/internal/testkit"
@@ -26,7 +26,7 @@ import (
 func plainDefinition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd.Object); err != nil {
+	if err := yaml.Unmarshal(charts.CRDs()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd.Object); err != nil {
 		t.Fatal(err)
 	}
 	version := crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
 	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
 )
@@ -22,7 +22,7 @@ import (
 func TestTopologiesOfOthersAreCollectedOnRequest(t *testing.T) {
 	w := newWorld(t)
 	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crds.Topology(), &definition.Object); err != nil {
+	if err := yaml.Unmarshal(charts.TopologyCRD(), &definition.Object); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Create(t, w, definition)

@@ -24,7 +24,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
@@ -102,7 +102,7 @@ func setWorker(t *testing.T, c *cluster.Cluster, namespace, node string) (dynami
 func TestAStolenWorkerTokenFillsNoEtcd(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, node = "assay-hostile-sets", "hostile-n1"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	worker, owner, _ := setWorker(t, c, ours, node)
 	renamed := func(name string) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) { o.SetName(name) }
@@ -184,7 +184,7 @@ func TestAStolenWorkerTokenFillsNoEtcd(t *testing.T) {
 func TestHonestWorkersPublishWhileTheQuotaIsFull(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, node = "assay-full-quota", "full-quota-n1"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	k := testkit.Client(t, c.User)
 	hostile, _, _ := setWorker(t, c, ours, node)
 	_, honestNode, honest := setWorker(t, c, ours, "full-quota-n2")

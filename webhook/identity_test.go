@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -134,7 +134,7 @@ func (s *thief) as(token string, change ...func(*rest.Config)) dynamic.ResourceI
 func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, mine, theirs = "assay-identity-test", "thief-n1", "thief-n2"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	s := newThief(t, c, ours)
 	own := s.node(mine)
 	s.node(theirs)
@@ -292,7 +292,7 @@ func TestAStolenTokenIsOfNoUseForAnotherNode(t *testing.T) {
 func TestATokenOfAnEarlierNodeSpeaksForNoOther(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, name = "assay-earlier-test", "earlier-n1"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	s := newThief(t, c, ours)
 	before := s.node(name)
 	token, _ := s.token(name)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -129,9 +129,9 @@ func (p publisher) create(ctx context.Context, namespace, name, node, told strin
 }
 
 // installPolicies activates the admission policies in a namespace until the test ends.
-func installPolicies(t *testing.T, c *cluster.Cluster, settings policies.Settings) {
+func installPolicies(t *testing.T, c *cluster.Cluster, settings charts.PolicySettings) {
 	t.Helper()
-	for _, data := range policies.All(settings) {
+	for _, data := range charts.Policies(settings) {
 		if _, err := c.KubectlInput(t.Context(), string(data), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func installPolicies(t *testing.T, c *cluster.Cluster, settings policies.Setting
 func TestPolicyBindsRealTokens(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours = "assay-policy-test"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	ctx := t.Context()
 	admin, err := dynamic.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -251,13 +251,13 @@ func TestAPublisherOfAllNodesIsBoundByRBACAlone(t *testing.T) {
 		return err
 	}
 	for name, test := range map[string]struct {
-		settings  policies.Settings
+		settings  charts.PolicySettings
 		topograph string // what refuses it; empty: nothing
 		other     string
 	}{
-		"Default":  {policies.Settings{Namespace: ours}, "", ""},
-		"Hardened": {policies.Settings{Namespace: ours, Hardened: true}, "a node publishes only for itself", "a node publishes only for itself"},
-		"Listed":   {policies.Settings{Namespace: ours, Hardened: true, Publishers: []string{vendor + "/topograph"}}, "", "a node publishes only for itself"},
+		"Default":  {charts.PolicySettings{Namespace: ours}, "", ""},
+		"Hardened": {charts.PolicySettings{Namespace: ours, Hardened: true}, "a node publishes only for itself", "a node publishes only for itself"},
+		"Listed":   {charts.PolicySettings{Namespace: ours, Hardened: true, Publishers: []string{vendor + "/topograph"}}, "", "a node publishes only for itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			installPolicies(t, c, test.settings)

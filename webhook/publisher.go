@@ -27,7 +27,7 @@ const nodeUIDClaim = "authentication.kubernetes.io/node-uid"
 // Workers are restricted: their tokens must name a node, and they can only write the object that has the name of this node, in its
 // metadata.name, its label and its feature system.name. Other clients can publish for any node, as in NFD. If Hardened is set, all
 // ServiceAccounts can only write objects of the node in their token, except for the manager, which cleans up after deleted nodes,
-// Publishers, and Kubernetes' own controllers. The policies of api/policies have the same rule.
+// Publishers, and Kubernetes' own controllers. The policies of the chart have the same rule.
 type Publishing struct {
 	// Namespace of Assay.
 	Namespace string

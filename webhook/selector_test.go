@@ -32,7 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/webhook"
@@ -195,7 +195,7 @@ func requestPolicies(t *testing.T, api client.Client, namespace string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range bytes.Split(policies.Scheduling(policies.FeatureRequest), []byte("\n---\n")) {
+	for _, document := range bytes.Split(charts.SchedulingPolicy(charts.FeatureRequest), []byte("\n---\n")) {
 		var object client.Object = &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if bytes.Contains(document, []byte("kind: MutatingAdmissionPolicyBinding")) {
 			object = &admissionregistrationv1.MutatingAdmissionPolicyBinding{}

@@ -20,7 +20,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/api/featureset"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
 )
@@ -79,7 +79,7 @@ func setObject(t *testing.T, value, creator string) *unstructured.Unstructured {
 func TestARealWorkerTokenCreatesSetsOfItsNodeOnly(t *testing.T) {
 	c := testkit.Cluster(t)
 	const ours, node = "assay-set-policy-test", "set-policy-n1"
-	installPolicies(t, c, policies.Settings{Namespace: ours})
+	installPolicies(t, c, charts.PolicySettings{Namespace: ours})
 	ctx, k := t.Context(), testkit.Client(t, c.User)
 	token := func(namespace, account, node string) dynamic.NamespaceableResourceInterface {
 		d, _ := newToken(t, c, namespace, account, node)

@@ -1,12 +1,10 @@
-// Command generate writes the generated parts of the chart: copies of the CRDs and policies, the IDs of the library, the schema
+// Command generate writes the generated parts of the chart: webhook configurations, the IDs of the library, the schema
 // and the documentation of the values, and, from the rendered chart on standard input, the kustomize base.
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/webhook"
@@ -38,24 +35,7 @@ func main() {
 
 // chart writes everything that needs no rendered chart.
 func chart() error {
-	if err := copies("crds", crds.Names(), crds.All()); err != nil {
-		return err
-	}
-	if err := definitions(crds.Names(), "api/kustomization.yaml"); err != nil {
-		return err
-	}
-	if err := copies("policies", policies.FileNames(), policies.All(policies.Settings{})); err != nil {
-		return err
-	}
-	if err := copies("scheduling", []string{policies.PodScheduler + ".yaml", policies.FeatureRequest + ".yaml"}, map[string][]byte{
-		policies.PodScheduler + ".yaml":   policies.Scheduling(policies.PodScheduler),
-		policies.FeatureRequest + ".yaml": policies.Scheduling(policies.FeatureRequest),
-	}); err != nil {
-		return err
-	}
-	if err := copies("topology", []string{"definition.yaml", "policy.yaml"}, map[string][]byte{
-		"definition.yaml": crds.Topology(), "policy.yaml": policies.Topology(""),
-	}); err != nil {
+	if err := definitions(charts.CRDNames(), "charts/kustomization.yaml"); err != nil {
 		return err
 	}
 	if err := webhooks(); err != nil {
@@ -126,28 +106,15 @@ func webhooks() error {
 		"early.yaml": webhook.EarlyConfiguration(options), "rules.yaml": webhook.Configuration(options),
 		"mutating.yaml": mutating, "validating.yaml": validating, "selectors.yaml": webhook.SelectorConfiguration(options),
 	}
-	files := map[string][]byte{}
+	dir := filepath.Join(chartDir, "files", "webhooks")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
 	for name, object := range objects {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return err
 		}
-		files[name] = data
-	}
-	return copies("webhooks", slices.Sorted(maps.Keys(objects)), files)
-}
-
-// copies makes a directory of the chart contain exactly these files.
-func copies(dir string, names []string, files map[string][]byte) error {
-	dir = filepath.Join(chartDir, "files", dir)
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for _, name := range names {
-		data := bytes.TrimPrefix(files[name], []byte("---\n"))
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/webhook"
 )
@@ -47,8 +47,8 @@ func (f *webhookFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.webhookPort, "webhook-port", 9443, "port of the webhook")
 	flags.BoolVar(&f.strictAdmission, "strict-admission", false, "reject rules that NFD would accept and drop at run time, instead of warning")
 	flags.BoolVar(&f.nodeWarnings, "node-warnings", true, "warn about rules that match no node or taint all nodes; keeps the features of all nodes in memory")
-	flags.StringVar(&f.worker, "worker-service-account", policies.DefaultWorker, "ServiceAccount of the workers, in --namespace or as NAMESPACE/NAME")
-	flags.StringVar(&f.controller, "controller-service-account", policies.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
+	flags.StringVar(&f.worker, "worker-service-account", charts.DefaultWorker, "ServiceAccount of the workers, in --namespace or as NAMESPACE/NAME")
+	flags.StringVar(&f.controller, "controller-service-account", charts.DefaultManager, "ServiceAccount of the controller, in --namespace or as NAMESPACE/NAME")
 	flags.BoolVar(&f.hardened, "node-bound-publishers", false, "allow all ServiceAccounts, and not only the workers', to write NodeFeatures of the node in their token only")
 	flags.StringSliceVar(&f.publishers, "publishers", nil, "ServiceAccounts that may write NodeFeatures of any node with --node-bound-publishers, as NAMESPACE/NAME")
 	flags.StringVar(&f.tolerations, "worker-tolerations", "", "tolerations of the worker's pods, as JSON or YAML")

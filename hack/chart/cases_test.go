@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// expected is the user-visible result of a case in testdata. TestRenders compares "everything" as a whole instead.
+// expected is the user-visible result of a case in testdata. TestRenders compares "everything" as a whole.
 type expected struct {
 	// commands are the arguments of containers, by pod and container.
 	commands map[string]string

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"bufio"
-	"bytes"
 	"flag"
 	"fmt"
 	"maps"
@@ -34,32 +33,77 @@ var update = flag.Bool("update", false, "write the rendered charts to testdata")
 
 func newReader(text string) *bufio.Reader { return bufio.NewReader(strings.NewReader(text)) }
 
-// TestRenders compares two cases with their golden files: the one with all components, and the one with the extender behind a
-// Service, from which the manager's tests read roles and arguments. CRDs are omitted: they are copies. TestCasesRender covers the
-// other cases.
+// TestRenders compares the case with all components with its golden file. CRDs are omitted: they are files of the chart. TestCasesRender
+// covers the other cases.
 func TestRenders(t *testing.T) {
-	for _, name := range []string{"everything", "service"} {
-		t.Run(name, func(t *testing.T) { compareRendered(t, filepath.Join("testdata", name)) })
+	files := mustRender(t, readValues(t, "testdata/everything/values.yaml"))
+	var out strings.Builder
+	for _, object := range objects(t, files) {
+		if object["kind"] != "CustomResourceDefinition" {
+			write(t, &out, object)
+		}
+	}
+	fmt.Fprintf(&out, "--- # NOTES.txt\n%s", commented(files["assay/templates/NOTES.txt"]))
+	compareGolden(t, "everything", out.String())
+}
+
+// TestRendersTheService compares the objects of the extender behind a Service and of its scheduler, of which the manager's tests read
+// roles, arguments and configuration. It lists the other objects that this case has and the case with all components does not.
+func TestRendersTheService(t *testing.T) {
+	names := func(name string, parts ...string) (other []string, text string) {
+		values := readValues(t, filepath.Join("testdata", name, "values.yaml"))
+		delete(values, "fullnameOverride")
+		delete(values, "namespaceOverride")
+		var out strings.Builder
+		for _, object := range objects(t, mustRender(t, values)) {
+			component, _ := at(object, "metadata.labels.app.kubernetes.io/component").(string)
+			if slices.Contains(parts, component) {
+				write(t, &out, object)
+			} else {
+				other = append(other, identity(object))
+			}
+		}
+		return other, out.String()
+	}
+	everything, _ := names("everything", "extender", "scheduler")
+	service, text := names("service", "extender", "scheduler")
+	compareGolden(t, "service", text)
+	var more []string
+	for _, name := range service {
+		if !slices.Contains(everything, name) {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	want := []string{
+		"Secret/assay-system/assay-webhook-cert", // no certManager in this case
+		"Service/assay-system/assay-controller-metrics",
+		"Service/assay-system/assay-webhook-metrics",
+		"Service/assay-system/assay-worker-metrics",
+		"ServiceMonitor/assay-system/assay-controller",
+		"ServiceMonitor/assay-system/assay-webhook",
+		"ServiceMonitor/assay-system/assay-worker",
+	}
+	if diff := cmp.Diff(want, more); diff != "" {
+		t.Errorf("objects of other components that only the service has (-want +got):\n%s", diff)
 	}
 }
 
-func compareRendered(t *testing.T, dir string) {
-	files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
-	var out bytes.Buffer
-	for _, object := range objects(t, files) {
-		if object["kind"] == "CustomResourceDefinition" {
-			continue
-		}
-		text, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&out, "---\n%s", text)
+func write(t *testing.T, out *strings.Builder, object map[string]any) {
+	t.Helper()
+	text, err := yaml.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
 	}
-	fmt.Fprintf(&out, "--- # NOTES.txt\n%s", commented(files["assay/templates/NOTES.txt"]))
-	golden := filepath.Join(dir, "rendered.yaml")
+	fmt.Fprintf(out, "---\n%s", text)
+}
+
+// compareGolden compares a rendering with the golden file of a case.
+func compareGolden(t *testing.T, name, got string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name, "rendered.yaml")
 	if *update {
-		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,7 +111,7 @@ func compareRendered(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("rendered (-want +got); go test -update accepts it:\n%s", diff)
 	}
 }
@@ -505,28 +549,5 @@ func TestPartsCanBeLeftOut(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestCopiesAreCurrent compares the chart's CRDs with those of the project.
-func TestCopiesAreCurrent(t *testing.T) {
-	for dir, source := range map[string]string{"crds": "crds", "policies": "policies", "scheduling": "policies/scheduling"} {
-		originals, err := filepath.Glob("../../api/" + source + "/*.yaml")
-		if err != nil || len(originals) == 0 {
-			t.Fatalf("no originals of %s: %v", dir, err)
-		}
-		for _, original := range originals {
-			want, err := os.ReadFile(filepath.Clean(original))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := os.ReadFile(filepath.Join(chartDir, "files", dir, filepath.Base(original)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(bytes.TrimPrefix(want, []byte("---\n")), got) {
-				t.Errorf("%s differs from the chart's copy: run make chart", original)
-			}
-		}
 	}
 }

@@ -183,7 +183,7 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 	}
 }
 
-// TestPoliciesHaveTheSettingsOfTheChart checks the variables of the policies; a test of api/policies has the same expressions.
+// TestPoliciesHaveTheSettingsOfTheChart checks the variables of the policies; a test of package charts has the same expressions.
 func TestPoliciesHaveTheSettingsOfTheChart(t *testing.T) {
 	defaults := map[string]string{"startupTaint": "''", "ownTaints": "[]", "namespaces": "[]", "hardened": "false", "publishers": "[]", "ownedByNode": "variables.worker"}
 	for values, differences := range map[string]map[string]string{

@@ -10,7 +10,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 
@@ -47,9 +46,6 @@ func complete(name string) error {
 	out, err := yaml.Marshal(crd)
 	if err != nil {
 		return err
-	}
-	if bytes.HasPrefix(data, []byte("---\n")) {
-		out = append([]byte("---\n"), out...)
 	}
 	return os.WriteFile(name, out, 0o644)
 }

@@ -25,7 +25,7 @@ const (
 var base embed.FS
 
 // Objects returns the objects of the base of one of the kinds, each after the objects that it needs; of all kinds if there are none.
-// CustomResourceDefinitions are in package crds.
+// CustomResourceDefinitions are in package charts.
 func Objects(kinds ...string) ([]*unstructured.Unstructured, error) {
 	files, err := base.ReadDir("base")
 	if err != nil {

@@ -72,7 +72,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	reference := filepath.Join(dir, "reference.md")
 	run(t, root, filepath.Join(bin, "reference"), reference)
 	crd := filepath.Join(dir, "crd.yaml")
-	copyFile(t, filepath.Join(root, "api", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
+	copyFile(t, filepath.Join(root, "charts", "assay", "files", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
 	run(t, root, filepath.Join(bin, "crds"), crd)
 	contains(t, reference, "row says operator", "row says condition", "row says action", "row says function", "`row`")
 	contains(t, crd, "- RowIn\n")
@@ -85,7 +85,7 @@ func TestRowsOfTheTable(t *testing.T) {
 func generateChart(t *testing.T, root, program string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, below := range []string{"api", "docs", filepath.Join("charts", "assay", "files")} {
+	for _, below := range []string{"docs", filepath.Join("charts", "assay", "files")} {
 		if err := os.MkdirAll(filepath.Join(dir, below), 0o700); err != nil {
 			t.Fatal(err)
 		}

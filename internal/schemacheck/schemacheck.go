@@ -1,6 +1,6 @@
 // Package schemacheck validates objects of Assay's kinds against the CRDs, as the API server does.
 //
-// It uses the code of the API server on the CRDs in api/crds, so that the results are the same. That code is large: only the
+// It uses the code of the API server on the CRDs of the chart, so that the results are the same. That code is large: only the
 // command line imports this package.
 package schemacheck
 
@@ -24,7 +24,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 )
 
 // unchecked is the prefix of the API server's message that it did not evaluate CEL rules because of other errors.
@@ -41,7 +41,7 @@ type kind struct {
 // load returns the CRDs by kind. Each is parsed on first use, which takes tens of milliseconds.
 var load = sync.OnceValue(func() map[string]func() *kind {
 	out := map[string]func() *kind{}
-	for _, data := range crds.All() {
+	for _, data := range charts.CRDs() {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(data, crd); err != nil {
 			panic(err) // embedded files are valid, see the test

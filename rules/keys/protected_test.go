@@ -7,7 +7,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 )
 
 // protectedAlways does not check the lists for keys outside of the namespaces of Kubernetes and Assay, or in the default namespace.
@@ -31,7 +31,7 @@ func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 // TestThePolicyProtectsTheSameKeys checks the ValidatingAdmissionPolicy: a client with the controller's token must not be able to
 // write keys that rules cannot write.
 func TestThePolicyProtectsTheSameKeys(t *testing.T) {
-	_, text, _ := strings.Cut(string(policies.All(policies.Settings{})["node-writes.yaml"]), "k.matches('")
+	_, text, _ := strings.Cut(string(charts.Policies(charts.PolicySettings{})["node-writes.yaml"]), "k.matches('")
 	text, _, found := strings.Cut(text, "')")
 	if !found {
 		t.Fatal("the policy has no list of keys")

@@ -54,7 +54,7 @@ const (
 
 // WithoutLabel returns why nodes get no label for a request, so that its pods must not wait for one: the extender, if there is one,
 // places them. It returns "" if nodes have the label or will have it, once there is room for it. The policy
-// api/policies/scheduling/feature-request.yaml evaluates the same in CEL.
+// charts/assay/files/scheduling/feature-request.yaml evaluates the same in CEL.
 func WithoutLabel(o *assayv1alpha1.NodeFeatureRequest) string {
 	need := o.Spec.Required
 	switch {

@@ -15,7 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 )
 
 // dialect is the JSON Schema dialect that yaml-language-server supports.
@@ -94,7 +94,7 @@ func Of(kind string, more ...map[string]any) ([]byte, error) {
 
 func definitions() (map[string]*definition, error) {
 	out := map[string]*definition{}
-	for file, data := range crds.All() {
+	for file, data := range charts.CRDs() {
 		d := &definition{}
 		if err := yaml.Unmarshal(data, d); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)

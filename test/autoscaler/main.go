@@ -23,7 +23,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
 )
@@ -163,7 +163,7 @@ func (s *story) runAssay(ctx context.Context) error {
 		return err
 	}
 	apply := s.command(ctx, "apply", "-f", "-")
-	apply.Stdin, apply.Stderr = bytes.NewReader(policies.Scheduling(policies.FeatureRequest)), os.Stderr
+	apply.Stdin, apply.Stderr = bytes.NewReader(charts.SchedulingPolicy(charts.FeatureRequest)), os.Stderr
 	if err := apply.Run(); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 )
 
 // fieldManager is the field manager of this package.
@@ -58,9 +58,9 @@ func (c *Cluster) ApplyCRDs(ctx context.Context) error {
 
 // definitions returns Assay's CRDs, sorted by file name.
 func definitions() ([]*unstructured.Unstructured, error) {
-	files := crds.All()
+	files := charts.CRDs()
 	var objects []*unstructured.Unstructured
-	for _, file := range crds.Names() {
+	for _, file := range charts.CRDNames() {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(files[file], &object.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)

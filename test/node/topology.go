@@ -80,7 +80,7 @@ rules:
 
 // publishTopology takes the NodeResourceTopology of the node over from Node Feature Discovery's updater, whose definition stays.
 func publishTopology(ctx context.Context, s *story) error {
-	if _, err := s.Kubectl(ctx, "create", "-f", s.root+"/"+chart+"/files/topology/definition.yaml"); err != nil {
+	if _, err := s.Kubectl(ctx, "create", "-f", s.root+"/"+chart+"/files/topology/topology.node.k8s.io_noderesourcetopologies.yaml"); err != nil {
 		return err
 	}
 	if _, err := s.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "noderesourcetopologies.topology.node.k8s.io"); err != nil {

@@ -18,7 +18,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/podres"
 	"github.com/assay-project/assay/discovery/publish"
@@ -149,7 +149,7 @@ type world struct {
 func (w *world) define(t *testing.T) {
 	t.Helper()
 	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crds.Topology(), &definition.Object); err != nil {
+	if err := yaml.Unmarshal(charts.TopologyCRD(), &definition.Object); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Create(t, w.client, definition)

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -24,7 +24,7 @@ import (
 // install creates a MutatingAdmissionPolicy with its binding until the end of the test.
 func (w *world) install(t *testing.T, name string) {
 	t.Helper()
-	policy, binding, _ := bytes.Cut(policies.Scheduling(name), []byte("\n---\n"))
+	policy, binding, _ := bytes.Cut(charts.SchedulingPolicy(name), []byte("\n---\n"))
 	for _, part := range []struct {
 		data []byte
 		into client.Object
@@ -44,7 +44,7 @@ func (w *world) policies(t *testing.T) {
 	if err := w.api.List(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyList{}); meta.IsNoMatchError(err) && os.Getenv(cluster.EmulatedVersion) != "" {
 		t.Skip("this version of Kubernetes does not have MutatingAdmissionPolicies")
 	}
-	w.install(t, policies.PodScheduler)
+	w.install(t, charts.PodScheduler)
 	ns := w.namespace(t, map[string]string{assayv1alpha1.SchedulerLabel: strict})
 	testkit.Eventually(t, "a pod gets the scheduler of its namespace", func(ctx context.Context) error {
 		p := newPod(ns, "asks", "", requires("AVX"))

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
@@ -80,7 +80,7 @@ func TestWorkloadsOfRequests(t *testing.T) {
 // requestPolicies creates the shipped policies until the end of the test.
 func (in *installation) requestPolicies(t *testing.T) {
 	t.Helper()
-	for _, document := range bytes.Split(policies.Scheduling(policies.FeatureRequest), []byte("\n---\n")) {
+	for _, document := range bytes.Split(charts.SchedulingPolicy(charts.FeatureRequest), []byte("\n---\n")) {
 		var object client.Object = &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if bytes.Contains(document, []byte("kind: MutatingAdmissionPolicyBinding")) {
 			object = &admissionregistrationv1.MutatingAdmissionPolicyBinding{}

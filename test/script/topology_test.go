@@ -18,8 +18,8 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
 	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -59,7 +59,7 @@ func TestTopology(t *testing.T) {
 		t.Errorf("without the kind: %s", got)
 	}
 	definition := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crds.Topology(), &definition.Object); err != nil {
+	if err := yaml.Unmarshal(charts.TopologyCRD(), &definition.Object); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Create(t, client, definition)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 )
 
 // TestRulesOutsideOfTheAllowedNamespacesDrawAWarning: the API server rejects what they write, after the webhook has accepted them.
@@ -35,7 +35,7 @@ func TestRulesOutsideOfTheAllowedNamespacesDrawAWarning(t *testing.T) {
 		"None": {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := policies.All(policies.Settings{Namespaces: test.namespaces})["node-writes.yaml"]
+			file := charts.Policies(charts.PolicySettings{Namespaces: test.namespaces})["node-writes.yaml"]
 			first, _, _ := strings.Cut(string(file), "\n---\n")
 			var policy admissionregistrationv1.ValidatingAdmissionPolicy
 			if err := yaml.Unmarshal([]byte(first), &policy); err != nil {

@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 )
 
 // definition returns this version's CRD without some fields.
 func definition(t *testing.T, without ...[]string) map[string]any {
 	t.Helper()
 	var crd map[string]any
-	if err := yaml.Unmarshal(crds.All()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd); err != nil {
+	if err := yaml.Unmarshal(charts.CRDs()["nfd.k8s-sigs.io_nodefeaturerules.yaml"], &crd); err != nil {
 		t.Fatal(err)
 	}
 	version := crd["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/crds"
+	"github.com/assay-project/assay/charts"
 )
 
 // Missing returns the fields in parts (spec, status) of this version's CRD that the served CRD drops, such as
@@ -55,7 +55,7 @@ type definition struct {
 // own returns this version's CRDs by name.
 var own = sync.OnceValues(func() (map[string]definition, error) {
 	out := map[string]definition{}
-	for file, data := range crds.All() {
+	for file, data := range charts.CRDs() {
 		var crd map[string]any
 		if err := yaml.Unmarshal(data, &crd); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)

@@ -1,11 +1,7 @@
-// Package policies contains the ValidatingAdmissionPolicies of Assay. The chart, the tests and the command line all use this copy.
-package policies
+package charts
 
 import (
-	"embed"
 	"fmt"
-	"io/fs"
-	"sort"
 	"strconv"
 	"strings"
 )
@@ -22,18 +18,14 @@ const (
 	DefaultTopology = "assay-topology"
 )
 
-// topology is the policy about NodeResourceTopologies, which is installed with their publishers only.
-//
-//go:embed topology/node-bound-topology.yaml
-var topology string
-
-// Topology returns the YAML of the policy about NodeResourceTopologies, which All does not contain, for publishers in a namespace.
-func Topology(namespace string) []byte {
-	return []byte(strings.ReplaceAll(topology, user(DefaultNamespace, DefaultTopology), user(or(namespace, DefaultNamespace), DefaultTopology)))
+// TopologyPolicy returns the YAML of the policy about NodeResourceTopologies, which Policies does not contain, for publishers in a namespace.
+// It is installed with these publishers only.
+func TopologyPolicy(namespace string) []byte {
+	return []byte(strings.ReplaceAll(string(read("topology/policy.yaml")), user(DefaultNamespace, DefaultTopology), user(or(namespace, DefaultNamespace), DefaultTopology)))
 }
 
-// Settings are what an installation writes into the policies. Empty names mean the defaults.
-type Settings struct {
+// PolicySettings are what an installation writes into the policies. Empty names mean the defaults.
+type PolicySettings struct {
 	Namespace, Worker, Manager string
 	// StartupTaint is the key of the taint that the controller removes from new nodes; empty: none.
 	StartupTaint string
@@ -48,11 +40,8 @@ type Settings struct {
 	Publishers []string
 }
 
-//go:embed *.yaml
-var files embed.FS
-
-// All returns the YAML of all policies by file name.
-func All(s Settings) map[string][]byte {
+// Policies returns the YAML of the ValidatingAdmissionPolicies and their bindings, by file name.
+func Policies(s PolicySettings) map[string][]byte {
 	namespace := or(s.Namespace, DefaultNamespace)
 	replace := strings.NewReplacer(
 		user(DefaultNamespace, DefaultWorker), user(namespace, or(s.Worker, DefaultWorker)),
@@ -64,12 +53,8 @@ func All(s Settings) map[string][]byte {
 		variable("hardened", "false"), variable("hardened", strconv.FormatBool(s.Hardened)),
 		variable("publishers", "[]"), variable("publishers", list(users(s.Publishers))),
 	)
-	out := map[string][]byte{}
-	for _, name := range FileNames() {
-		data, err := fs.ReadFile(files, name)
-		if err != nil {
-			panic(err) // reading an embedded file cannot fail
-		}
+	out := all("policies")
+	for name, data := range out {
 		out[name] = []byte(replace.Replace(string(data)))
 	}
 	return out
@@ -101,16 +86,6 @@ func users(accounts []string) (out []string) {
 	return out
 }
 
-// FileNames returns the sorted file names.
-func FileNames() []string {
-	names, err := fs.Glob(files, "*.yaml")
-	if err != nil {
-		panic(err) // the pattern is constant
-	}
-	sort.Strings(names)
-	return names
-}
-
 func user(namespace, serviceAccount string) string {
 	return "system:serviceaccount:" + namespace + ":" + serviceAccount
 }
@@ -121,3 +96,14 @@ func or(s, fallback string) string {
 	}
 	return s
 }
+
+// The MutatingAdmissionPolicies for pods that require features.
+const (
+	// PodScheduler sets the scheduler of pods to that of their namespace.
+	PodScheduler = "pod-scheduler"
+	// FeatureRequest writes the label of the NodeFeatureRequest that a pod names into its node selector.
+	FeatureRequest = "feature-request"
+)
+
+// SchedulingPolicy returns the YAML of one of these policies and its binding.
+func SchedulingPolicy(name string) []byte { return read("scheduling/" + name + ".yaml") }

@@ -1,4 +1,4 @@
-package policies_test
+package charts_test
 
 import (
 	"maps"
@@ -8,11 +8,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-project/assay/api/policies"
+	"github.com/assay-project/assay/charts"
 )
 
 func TestEveryPolicyIsBound(t *testing.T) {
-	for name, data := range policies.All(policies.Settings{}) {
+	for name, data := range charts.Policies(charts.PolicySettings{}) {
 		docs := strings.Split(string(data), "\n---\n")
 		if len(docs) != 2 {
 			t.Errorf("%s: %d documents, want a policy and its binding", name, len(docs))
@@ -33,7 +33,7 @@ func TestEveryPolicyIsBound(t *testing.T) {
 }
 
 func TestSettingsOfTheInstallationReplaceTheDefaults(t *testing.T) {
-	all := policies.All(policies.Settings{
+	all := charts.Policies(charts.PolicySettings{
 		Namespace: "nfd", Worker: "w", Manager: "m", StartupTaint: "a.b/c", OwnTaints: []string{"d.e/f", "g.h/i"}, Namespaces: []string{"vendor.io", ".example.com"},
 		Hardened: true, Publishers: []string{"topo/topograph"},
 	})
@@ -60,8 +60,8 @@ func TestSettingsOfTheInstallationReplaceTheDefaults(t *testing.T) {
 		if !maps.Equal(got, want) {
 			t.Errorf("%s: the variables are %q, want %q", name, got, want)
 		}
-		if strings.Contains(string(all[name]), policies.DefaultNamespace) {
-			t.Errorf("%s: %q is left", name, policies.DefaultNamespace)
+		if strings.Contains(string(all[name]), charts.DefaultNamespace) {
+			t.Errorf("%s: %q is left", name, charts.DefaultNamespace)
 		}
 		delete(all, name)
 	}
