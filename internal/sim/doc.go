@@ -10,5 +10,5 @@
 //	make sim SEEDS=100000      # more of them
 //	make sim SEED=17           # the schedule of one seed, in readable lines
 //
-// docs/robustness.md describes what is simulated and what was found.
+// FINDINGS.md describes what is simulated and what was found.
 package sim
