@@ -10,14 +10,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/internal/schemacheck"
 )
 
 // additions contains an example for each row of the table "To change X, open Y" in ARCHITECTURE.md. Each is inserted after a line;
-// no other change must be necessary.
+// no other change must be necessary. The names are hostile: an operator that contains an s, a source that begins like another one,
+// attributes that are called like fields of a matcher, a setting that is a part of another one's name.
 var additions = []struct{ file, behind, insert string }{
 	{
 		"rules/lang/match/operator.go", "var operators = []operator{\n",
-		`{op: "RowIn", kind: onValue, says: "row says operator", min: 1, max: 1, compile: compileIn},`,
+		`{op: "StartsWith", kind: onValue, says: "row says operator", min: 1, max: 1, compile: compileIn}, {op: "IsUnset", kind: absent, says: "row says absent"},`,
 	},
 	{
 		"rules/lang/condition/operators.go", "var operatorList = []*operator{\n",
@@ -37,10 +41,14 @@ var additions = []struct{ file, behind, insert string }{
 	},
 	{"rules/keys/protected.go", "	why       string\n}{\n", `{"row.kubernetes.io", true, "row says protected"},`},
 	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
-	{"settings/list.go", "type Settings struct {\n", `Row []string`},
+	{
+		"rules/lint/catalog.go", "var catalog = map[string]knownFeature{\n",
+		`"cpus.device": {instances: true, elements: []string{"op", "value"}},`,
+	},
+	{"settings/list.go", "type Settings struct {\n", `DisableLabel []string`},
 	{
 		"settings/list.go", "var list = []Setting{\n",
-		`declare("restrictions.row", func(s *Settings) *[]string { return &s.Row }, nil, "Row says setting.", flag("row-setting"), inAssay),`,
+		`declare("restrictions.disableLabel", func(s *Settings) *[]string { return &s.DisableLabel }, nil, "Row says setting.", flag("disable-label"), inAssay),`,
 	},
 	{"discovery/builtin/builtin.go", "import (\n", `"` + Module + `/discovery/row"`},
 }
@@ -62,8 +70,9 @@ func TestRowsOfTheTable(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"function row", "label feature.node.kubernetes.io/expression=N", "label feature.node.kubernetes.io/template=TEXT", "message added",
-		"protected: row says protected", "schema RowIn", "schema is-row", "schema row-log",
-		"setting from file", "setting of --row-setting: row says setting, separated by commas", "setting restrictions.row: Row says setting.",
+		"protected: row says protected", "schema IsUnset", "schema StartsWith", "schema is-row", "schema row-log",
+		"setting from file", "setting of --disable-label: row says setting, separated by commas", "setting restrictions.disableLabel: Row says setting.",
+		"source cpus can be configured",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what a rule that uses the additions does (-want +got):\n%s", diff)
@@ -75,10 +84,40 @@ func TestRowsOfTheTable(t *testing.T) {
 	copyFile(t, filepath.Join(root, "charts", "assay", "files", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
 	run(t, root, filepath.Join(bin, "crds"), crd)
 	contains(t, reference, "row says operator", "row says condition", "row says action", "row says function", "`row`")
-	contains(t, crd, "- RowIn\n")
+	acceptsTheRows(t, crd)
 	chart := generateChart(t, root, filepath.Join(bin, "generate"))
 	contains(t, filepath.Join(chart, "charts", "assay", "values.schema.json"), "Row says setting.")
-	contains(t, filepath.Join(chart, "docs", "values.md"), "| `controller.config.restrictions.row` | `[]` | Row says setting. |")
+	contains(t, filepath.Join(chart, "docs", "values.md"), "| `controller.config.restrictions.disableLabel` | `[]` | Row says setting. |")
+}
+
+// acceptsTheRows validates rules that use the added operators and attributes with a generated CRD, by the code of the API server.
+func acceptsTheRows(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, err := schemacheck.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for matcher, want := range map[string]string{
+		`{op: {op: StartsWith, value: [a]}, value: {op: IsUnset}}`: "",
+		`{op: {op: StartsWith}}`:                                   "StartsWith takes exactly one value",
+		`{op: {op: StartsWith, value: [a, b]}}`:                    "StartsWith takes exactly one value",
+		`{value: {op: IsUnset, value: [a]}}`:                       "IsUnset takes no value",
+		`{value: {op: StartWith, value: [a]}}`:                     "Unsupported value",
+	} {
+		object := map[string]any{}
+		text := "{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: rows}, spec: {rules: [{name: a, labels: {a: b}, " +
+			"matchFeatures: [{feature: cpus.device, matchExpressions: " + matcher + "}]}]}}"
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatal(err)
+		}
+		if got := kind.Create(object).ToAggregate(); (got == nil) != (want == "") || got != nil && !strings.Contains(got.Error(), want) {
+			t.Errorf("%s: the CRD reports %v, want %q", matcher, got, want)
+		}
+	}
 }
 
 // generateChart generates the parts of the chart that follow from declarations in a directory of its own, and returns it.

@@ -30,8 +30,8 @@ import (
 // unchecked is the prefix of the API server's message that it did not evaluate CEL rules because of other errors.
 const unchecked = "some validation rules were not checked"
 
-// kind validates the objects of one CRD. Its CEL rules are compiled on first use.
-type kind struct {
+// Kind validates the objects of one CRD. Its CEL rules are compiled on first use.
+type Kind struct {
 	namespaced bool
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
@@ -39,46 +39,65 @@ type kind struct {
 }
 
 // load returns the CRDs by kind. Each is parsed on first use, which takes tens of milliseconds.
-var load = sync.OnceValue(func() map[string]func() *kind {
-	out := map[string]func() *kind{}
+var load = sync.OnceValue(func() map[string]func() *Kind {
+	out := map[string]func() *Kind{}
 	for _, data := range charts.CRDs() {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(data, crd); err != nil {
 			panic(err) // embedded files are valid, see the test
 		}
-		out[crd.Spec.Names.Kind] = sync.OnceValue(func() *kind { return newKind(crd) })
+		out[crd.Spec.Names.Kind] = sync.OnceValue(func() *Kind {
+			k, err := newKind(crd)
+			if err != nil {
+				panic(err) // embedded files are valid
+			}
+			return k
+		})
 	}
 	return out
 })
 
-func newKind(crd *apiextensionsv1.CustomResourceDefinition) *kind {
+// Parse reads a CRD with one version.
+func Parse(definition []byte) (*Kind, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(definition, crd); err != nil {
+		return nil, err
+	}
+	return newKind(crd)
+}
+
+func newKind(crd *apiextensionsv1.CustomResourceDefinition) (*Kind, error) {
 	props := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, props, nil); err != nil {
-		panic(err) // embedded file, here and below
+		return nil, err
 	}
 	structural, err := structuralschema.NewStructural(props)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
 	schema, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	return &kind{
+	return &Kind{
 		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped, structural: structural, schema: schema,
 		rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
-	}
+	}, nil
 }
 
 // Create returns the errors of the API server for creating an object with fieldValidation=Strict. It modifies the object. Objects
 // of other kinds have no errors.
 func Create(object map[string]any) field.ErrorList {
-	u := &unstructured.Unstructured{Object: object}
-	find := load()[u.GetKind()]
+	find := load()[(&unstructured.Unstructured{Object: object}).GetKind()]
 	if find == nil {
 		return nil
 	}
-	k := find()
+	return find().Create(object)
+}
+
+// Create returns the errors of the API server for creating an object of the kind with fieldValidation=Strict. It modifies the object.
+func (k *Kind) Create(object map[string]any) field.ErrorList {
+	u := &unstructured.Unstructured{Object: object}
 	delete(object, "status") // as the API server does on create
 	if errs := k.metadata(u); len(errs) > 0 {
 		return errs
@@ -94,7 +113,7 @@ func Create(object map[string]any) field.ErrorList {
 }
 
 // metadata decodes the metadata of an object as the API server does.
-func (k *kind) metadata(u *unstructured.Unstructured) field.ErrorList {
+func (k *Kind) metadata(u *unstructured.Unstructured) field.ErrorList {
 	path := field.NewPath("metadata")
 	_, _, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {
@@ -117,7 +136,7 @@ func (k *kind) metadata(u *unstructured.Unstructured) field.ErrorList {
 }
 
 // validate validates the schema and, if it is valid, the CEL rules.
-func (k *kind) validate(u *unstructured.Unstructured) field.ErrorList {
+func (k *Kind) validate(u *unstructured.Unstructured) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(u, k.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
 	errs = append(errs, objectmeta.Validate(nil, u.Object, k.structural, false)...)

@@ -120,10 +120,13 @@ func (s *Settings) Keys() config.Keys {
 
 // sources returns the keys under sources. It includes sources without options, so that an empty section causes no warning.
 func (s *Settings) sources() config.Keys {
-	none := config.Section(nil)
 	b := &s.Builtin
 	ofPCI, ofUSB := s.devices()
-	return config.Keys{
+	keys := config.Keys{}
+	for _, name := range sourceNames() {
+		keys[name] = config.Section(nil)
+	}
+	maps.Copy(keys, config.Keys{
 		"cpu": config.Section(config.Keys{"cpuid": config.Section(config.Keys{
 			"attributeBlacklist": config.Advised(config.Into(&b.CPU.CPUID.AttributeBlacklist), adviseCapability),
 			"attributeWhitelist": config.Advised(config.Into(&b.CPU.CPUID.AttributeWhitelist), adviseCapability),
@@ -147,8 +150,8 @@ func (s *Settings) sources() config.Keys {
 			"instanceFeatures":  config.Into(&s.Fake.InstanceFeatures),
 		}),
 		"custom": config.Tree(s.setCustom),
-		"cdi":    none, "gpu": none, "memory": none, "network": none, "rdma": none, "storage": none, "system": none,
-	}
+	})
+	return keys
 }
 
 // setSleepInterval treats 0 and negative numbers as never, as NFD does.

@@ -13,10 +13,10 @@ type source struct{}
 // New returns the source.
 func New() discovery.Source { return source{} }
 
-func (source) Name() string { return "row" }
+func (source) Name() string { return "cpus" }
 
 func (source) Discover(context.Context, host.Host) (discovery.Result, error) {
 	r := discovery.NewResult()
-	r.Instances("row.device", []map[string]string{{"kind": "added"}})
+	r.Instances("cpus.device", []map[string]string{{"op": "added"}})
 	return r, nil
 }
