@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 type object = map[string]any
@@ -75,7 +76,7 @@ func fleet(t *testing.T, dir string, count int) {
 		{"AMD EPYC 9654 96-Core Processor", "AMD", "192", []string{"AVX", "AVX2", "AVX512F"}},
 		{"Intel(R) Xeon(R) Platinum 8480+", "Intel", "224", []string{"AVX", "AVX2", "AVX512F", "AVX512BW", "AVX512VL", "AMXBF16"}},
 	}
-	var items []object
+	var items, nodes []object
 	for i := range count {
 		c := pick(r, cpus[0], cpus[0], cpus[0], cpus[1], cpus[1], cpus[2])
 		kernel := pick(r, "6.8.0-45-generic", "6.8.0-45-generic", "6.8.0-45-generic", "6.8.0-47-generic", "5.15.0-122-generic")
@@ -109,11 +110,65 @@ func fleet(t *testing.T, dir string, count int) {
 		} {
 			attributes[name] = object{"elements": elements}
 		}
-		items = append(items, feature(fmt.Sprintf("node-%05d", i), object{
-			"flags": object{"cpu.cpuid": object{"elements": flags}}, "attributes": attributes, "instances": instances,
-		}))
+		name := fmt.Sprintf("node-%05d", i)
+		f := feature(name, object{"flags": object{"cpu.cpuid": object{"elements": flags}}, "attributes": attributes, "instances": instances})
+		f["metadata"].(object)["managedFields"] = []object{{"manager": "assay-worker", "time": time.Now().Add(-time.Duration(i+1) * 37 * time.Minute).UTC().Format(time.RFC3339)}}
+		items = append(items, f)
+		nodes = append(nodes, nodeObject(name, i, gpu, attributes["system.dmiid"].(object)["elements"].(object)["bios_version"]))
 	}
 	for from := 0; from < count; from += perFile {
 		write(t, dir, fmt.Sprintf("fleet/nodes-%d.json", from/perFile), object{"apiVersion": "v1", "kind": "List", "items": items[from:min(count, from+perFile)]})
+		write(t, dir, fmt.Sprintf("fleet/objects-%d.json", from/perFile), object{"apiVersion": "v1", "kind": "List", "items": nodes[from:min(count, from+perFile)]})
 	}
 }
+
+// nodeObject returns a Node with the labels of the rules of the library. Of each hundred, one is not ready, one is cordoned, one has
+// features of an earlier boot, and one lacks its labels.
+func nodeObject(name string, i int, gpu []string, firmware any) object {
+	labels := object{
+		"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": fmt.Sprint("eu-", i%3+1), "node.kubernetes.io/instance-type": "bare-metal",
+		"feature.node.kubernetes.io/cpu-cpuid.AVX2": "true",
+	}
+	if firmware == "2.10.0" {
+		labels["feature.node.kubernetes.io/nvidia-gpu"] = "old-firmware"
+	}
+	if gpu != nil && i%100 != 8 {
+		vendor, series, model := "nvidia-gpu", "architecture", "hopper"
+		if gpu[0] == "1002" {
+			vendor, series, model = "amd-gpu", "instinct", "mi200"
+		}
+		prefix := "feature.node.kubernetes.io/" + vendor
+		labels[prefix], labels[prefix+".driver"], labels[prefix+"."+series] = "true", "true", model
+	}
+	ready := object{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+	features := object{"type": "assay.dev/FeaturesReady", "status": "True", "reason": "FeaturesApplied", "message": "All rules are applied to the features of this boot."}
+	switch i % 100 {
+	case 5:
+		ready = object{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime network not ready: cni plugin not initialized"}
+	case 7:
+		features = object{"type": "assay.dev/FeaturesReady", "status": "False", "reason": "StaleBoot", "message": "The features are of an earlier boot."}
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": name, "labels": labels}, "spec": object{"unschedulable": i%100 == 6},
+		"status": object{"conditions": []object{ready, features}},
+	}
+}
+
+// conflicting is a rule whose outputs are in part withheld and in part conflict with those of the library.
+const conflicting = `apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: firmware}
+spec:
+  rules:
+  - name: old-firmware
+    labels: {feature.node.kubernetes.io/nvidia-gpu: "old-firmware"}
+    taints: [{key: example.com/old-firmware, effect: NoSchedule}]
+    matchFeatures:
+    - feature: system.dmiid
+      matchExpressions: {bios_version: {op: In, value: ["2.10.0"]}}
+status:
+  conditions:
+  - {type: Ready, status: "True", reason: Accepted, message: The rules are used., lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: Withheld, status: "True", reason: TaintsDisabled, message: 'taints of rule "old-firmware" are not written: taints are disabled; set enableTaints in the configuration of the controller', lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: Conflicted, status: "True", reason: KeyWrittenTwice, message: 'rule nvidia-gpu/gpu sets another value of label feature.node.kubernetes.io/nvidia-gpu on 7 nodes', lastTransitionTime: "2026-01-01T00:00:00Z"}
+`

@@ -17,7 +17,7 @@ import (
 // pictures are the pictures in the documentation.
 var pictures = map[string]string{
 	"fleet": "fleet?columns=kernel.version.full+cpu.model.name+memory.total.mib+gpu.drm.driver+system.osrelease.VERSION_ID+system.dmiid.bios_version",
-	"node":  "node?name=node-00008", "rule": "rule?name=nvidia-gpu", "playground": "playground?node=node-00000",
+	"node":  "node?name=node-00008", "rule": "rule?name=nvidia-gpu", "nodes": "fleet?by=nodes&sort=-missing", "playground": "playground?node=node-00000",
 }
 
 // maxPicture is the maximum size of a picture in bytes, since every clone of the repository contains it.

@@ -18,11 +18,15 @@ func small(t *testing.T) string {
 	dir := t.TempDir()
 	fleet(t, dir, 48)
 	library(t, dir, "nvidia-gpu", "amd-gpu", "avx512")
+	write(t, dir, "rules/firmware.yaml", []byte(conflicting))
 	return start(t, dir, "fleet", "rules")
 }
 
 // views are the paths of all views of the small fleet.
-var views = []string{"fleet", "fleet?by=nodes", "fleet?by=features", "node?name=node-00000", "rules", "rule?name=nvidia-gpu", "playground"}
+var views = []string{
+	"fleet", "fleet?by=nodes&sort=ready", "fleet?by=features", "fleet?by=values", "fleet?filter=ready+and+node-99", "node?name=node-00008", "rules",
+	"rule?name=nvidia-gpu", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground",
+}
 
 func TestViewsLoadWithoutErrorsAndFromHereAlone(t *testing.T) {
 	b := open(t, small(t))
@@ -36,10 +40,108 @@ func TestViewsLoadWithoutErrorsAndFromHereAlone(t *testing.T) {
 				t.Errorf("%s loads %s", view, address)
 			}
 		}
-		if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			t.Errorf("%s is %d pixels wider than the window", view, over)
+	}
+}
+
+// cut returns the elements whose content does not fit, apart from those that scroll, and the controls that overlap.
+const cut = `(() => {
+	const bad = [];
+	const name = (e) => e.tagName + "." + e.className + ": " + e.textContent.trim().slice(0, 60);
+	for (const e of document.querySelectorAll("th, td, li, p, h1, h2, h3, dt, dd, summary, nav, header, form, label, button, bdi")) {
+		const style = getComputedStyle(e);
+		if (!e.checkVisibility() || e.closest(".hidden, .skip") || style.overflowX === "auto" || style.display === "inline") continue;
+		if (e.scrollWidth > e.clientWidth + 1) bad.push("is cut: " + name(e));
+	}
+	const controls = [...document.querySelectorAll("a[href], button, input, summary, textarea")].filter((e) => e.checkVisibility() && !e.closest(".skip"));
+	const boxes = controls.flatMap((e) => [...e.getClientRects()].map((r) => [e, r]));
+	boxes.sort((a, b) => a[1].top - b[1].top);
+	for (let i = 0; i < boxes.length; i++) {
+		for (let k = i + 1; k < boxes.length && boxes[k][1].top < boxes[i][1].bottom - 1; k++) {
+			const [a, r] = boxes[i], [b, s] = boxes[k];
+			if (a !== b && !a.contains(b) && !b.contains(a) && r.left < s.right - 1 && s.left < r.right - 1) bad.push("overlap: " + name(a) + " and " + name(b));
 		}
 	}
+	return bad.slice(0, 5);
+})()`
+
+// TestNothingIsCut: at the width of a laptop and of a phone, no page scrolls sideways, no cell is cut, and no controls overlap. Tables
+// that are too wide scroll in their own boxes.
+func TestNothingIsCut(t *testing.T) {
+	b := open(t, small(t))
+	for _, width := range []int64{1280, 390} {
+		b.do(chromedp.EmulateViewport(width, height))
+		for _, view := range append(views, "fleet?filter=x+and", "fleet?filter=cpu.model.vendor_id+%3D+intel", "node?name=none") {
+			b.visit(view)
+			if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+				t.Errorf("%s is %d pixels wider than the window of %d pixels", view, over, width)
+			}
+			for _, bad := range eval[[]string](b, cut) {
+				t.Errorf("%s, %d pixels: %s", view, width, bad)
+			}
+		}
+	}
+}
+
+// TestEveryControlIsReachedWithTab: Tab goes through all links, buttons, fields and tables of a page, and shows where it is.
+func TestEveryControlIsReachedWithTab(t *testing.T) {
+	b := open(t, small(t))
+	const controls = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary, textarea, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled)`
+	for _, view := range []string{"fleet", "fleet?by=nodes&filter=nvidia", "node?name=node-00008", "rules", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground"} {
+		b.visit(view)
+		eval[bool](b, `(addEventListener("focusin", (e) => e.target.dataset.seen = getComputedStyle(e.target.closest(".editor") ?? e.target).outlineStyle), true)`)
+		for range eval[int](b, controls+".length") {
+			b.press(kb.Tab)
+		}
+		for _, missed := range eval[[]string](b, controls+`.filter((e) => !e.dataset.seen || e.dataset.seen === "none").map((e) => e.dataset.seen + " " + e.outerHTML.slice(0, 120))`) {
+			t.Errorf("%s: not reached, or without a visible focus: %s", view, missed)
+		}
+	}
+}
+
+// TestRefreshLosesNothing: what the user typed, opened, focused and scrolled to stays when the page shows a new state.
+func TestRefreshLosesNothing(t *testing.T) {
+	dir := t.TempDir()
+	fleet(t, dir, 48)
+	library(t, dir, "nvidia-gpu", "avx512")
+	b := open(t, start(t, dir, "fleet", "rules"))
+	b.visit("node?name=node-00000")
+	b.wait(`document.querySelector("#refresh input").checked`)
+	b.write("[data-search]", "avx2")
+	b.wait(`location.search.includes("avx2") && !document.querySelector("#tree").innerText.includes("kernel.version")`)
+	b.on(".trace:nth-of-type(2)", "e.open = true")
+	b.on(".trace:nth-of-type(2) summary", "e.focus()")
+	eval[bool](b, `(window.same = true, scrollTo(0, 40), true)`)
+	write(t, dir, "rules/firmware.yaml", []byte(conflicting))
+	b.click("#refresh input") // off
+	b.wait(`!document.querySelector("#refresh input").checked`)
+	b.click("#refresh input") // on: it refreshes at once
+	b.says("#rules", "firmware")
+	for what, holds := range map[string]string{
+		"the page":           "window.same && scrollY === 40",
+		"the search":         `document.querySelector("[data-search]").value === "avx2" && !document.querySelector("#tree").innerText.includes("kernel.version")`,
+		"the open rule":      `[...document.querySelectorAll(".trace[open]")].length === 1`,
+		"the focus":          `document.activeElement.matches(".trace summary")`,
+		"the age":            `document.querySelector("#status time").innerText.length > 0`,
+		"the checkbox is on": `document.querySelector("#refresh input").checked`,
+	} {
+		if !eval[bool](b, holds) {
+			t.Errorf("lost: %s", what)
+		}
+	}
+	// What is in the editor of the playground stays, and is evaluated again.
+	b.visit("playground?node=node-00000")
+	b.write("#text", nearly)
+	b.says("#result", "NO MATCH")
+	b.click("#refresh input")
+	b.wait(`!document.querySelector("#refresh input").checked`)
+	b.click("#refresh input")
+	b.wait(`document.querySelector("#result [aria-busy]") === null && document.querySelector("#text").value.includes("amx")`)
+	b.says("#result", "NO MATCH")
+	// The choice holds for all pages.
+	b.click("#refresh input")
+	b.wait(`!document.querySelector("#refresh input").checked`)
+	b.visit("rules")
+	b.wait(`document.querySelector("#refresh input") && !document.querySelector("#refresh").hidden && !document.querySelector("#refresh input").checked`)
 }
 
 func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
@@ -55,12 +157,22 @@ func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
 	b.wait(`!document.querySelector("#results").innerText.includes("did you mean")`)
 	eval[bool](b, `([...document.querySelectorAll(".tabs a")].find((a) => a.innerText === "Nodes").click(), true)`)
 	b.click("tbody a[href^='node?name=node']")
-	b.says("main", "feature.node.kubernetes.io/nvidia-gpu")
+	b.says("#written", "feature.node.kubernetes.io/nvidia-gpu")
 	b.write("[data-search]", "10de")
 	b.says("#tree", "NVIDIA")
 	b.wait(`!document.querySelector("#tree").innerText.includes("EPYC")`)
 	b.click("a[href='rule?name=nvidia-gpu']")
 	b.says("main", "Nearest nodes that do not match")
+	b.write("#find", "node-00017")
+	b.press(kb.Enter)
+	b.says("h1", "node-00017")
+	b.click("a[href^='compare']")
+	b.write("#b", "node-00008")
+	b.press(kb.Enter)
+	b.says("#results", "cpu.model.name")
+	b.visit("fleet?by=nodes")
+	b.click("th a[href*='sort=-cpu.topology.cpu_count']")
+	b.wait(`document.querySelector("th[aria-sort=descending]")?.innerText.includes("cpu_count") && document.querySelector("tbody").innerText.includes("224")`)
 }
 
 const nearly = `apiVersion: nfd.k8s-sigs.io/v1alpha1

@@ -152,7 +152,8 @@ func (p *fleetPage) columnsOf(t *matrix) []tableColumn {
 	return out
 }
 
-// nodeTable lists nodes with their state and the features of the columns. A state that is known of no node has no column.
+// nodeTable lists nodes with their state and the features of the columns. A state that is known of no node has no column. The reasons of
+// all states share one column, why: often a setting is the reason on all nodes, and rows should stay low.
 func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 	list := []tableColumn{{Name: "node"}}
 	var shown []stateColumn
@@ -162,16 +163,26 @@ func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 			list = append(list, s.tableColumn)
 		}
 	}
-	list = append(list, p.columnsOf(t)...)
+	list = append(append(list, tableColumn{Name: "why", Title: "The first reason of each state"}), p.columnsOf(t)...)
 	return newTable("nodes", "Nodes", list, len(selected), func(row, column int) cell {
 		i := selected[row]
 		switch {
 		case column == 0:
 			return nodeCell(d.Nodes[i].Input.Node.Name)
 		case column <= len(shown):
-			return shown[column-1].of(d, i)
+			c := shown[column-1].of(d, i)
+			c.Note = ""
+			return c
+		case column == len(shown)+1:
+			var why []string
+			for _, s := range shown {
+				if c := s.of(d, i); c.Note != "" {
+					why = append(why, s.Name+": "+strings.TrimSuffix(c.Note, "."))
+				}
+			}
+			return cell{Text: strings.Join(why, "; "), Class: "faint"}
 		}
-		return cell{Text: t.rows[row][column-1-len(shown)]}
+		return cell{Text: t.rows[row][column-2-len(shown)]}
 	})
 }
 

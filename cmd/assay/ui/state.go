@@ -28,14 +28,14 @@ type stateColumn struct {
 
 // states are the columns in the order of the page.
 var states = []stateColumn{
-	{tableColumn{Name: "ready", Kind: columnState, Title: "The condition Ready of the Node"}, func(d *data, i int) cell {
+	{tableColumn{Name: "ready", Title: "The condition Ready of the Node"}, func(d *data, i int) cell {
 		c := conditionCell(d.Nodes[i].Object, string(corev1.NodeReady))
 		if object := d.Nodes[i].Object; object != nil && object.Spec.Unschedulable {
 			c.Faint = "cordoned"
 		}
 		return c
 	}, false},
-	{tableColumn{Name: "features-ready", Kind: columnState, Title: "The condition FeaturesReady: all rules are applied to the features of this boot"}, func(d *data, i int) cell {
+	{tableColumn{Name: "features-ready", Title: "The condition FeaturesReady: all rules are applied to the features of this boot"}, func(d *data, i int) cell {
 		return conditionCell(d.Nodes[i].Object, assayv1alpha1.FeaturesReadyCondition)
 	}, false},
 	{tableColumn{Name: "features-age", Kind: columnValue, Title: "The time since the features of the node changed"}, func(d *data, i int) cell {
@@ -44,14 +44,14 @@ var states = []stateColumn{
 		}
 		return ageCell(d.Nodes[i].Changed, d.At)
 	}, false},
-	{tableColumn{Name: "worker", Kind: columnState, Title: "The worker on the node"}, workerCell, false},
-	{tableColumn{Name: "withheld", Kind: columnState, Largest: true, Title: "Outputs of rules that a policy, a setting or an invalid value keeps from the Node"}, func(d *data, i int) cell {
+	{tableColumn{Name: "worker", Title: "The worker on the node"}, workerCell, false},
+	{tableColumn{Name: "withheld", Kind: columnCount, Title: "Outputs of rules that a policy, a setting or an invalid value keeps from the Node"}, func(d *data, i int) cell {
 		return problemCell(d.verdict(i).withheld)
 	}, true},
-	{tableColumn{Name: "conflicts", Kind: columnState, Largest: true, Title: "Outputs of rules that lose against another rule"}, func(d *data, i int) cell {
+	{tableColumn{Name: "conflicts", Kind: columnCount, Title: "Outputs of rules that lose against another rule"}, func(d *data, i int) cell {
 		return problemCell(d.verdict(i).conflicts)
 	}, true},
-	{tableColumn{Name: "missing", Kind: columnState, Largest: true, Title: "Outputs of rules that the Node lacks although nothing withholds them"}, func(d *data, i int) cell {
+	{tableColumn{Name: "missing", Kind: columnCount, Title: "Outputs of rules that the Node lacks although nothing withholds them"}, func(d *data, i int) cell {
 		if d.Nodes[i].Object == nil {
 			return cell{}
 		}

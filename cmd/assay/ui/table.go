@@ -30,6 +30,8 @@ type table struct {
 	Columns     []tableColumn
 	// List shows a table with one column as a list of several columns.
 	List bool
+	// Fixed shows all rows in their order, without links to other orders and files: the page is the answer to a form.
+	Fixed bool
 
 	count int
 	cell  func(row, column int) cell
@@ -62,8 +64,6 @@ type tableColumn struct {
 	Kind columnKind
 	// Title explains the column.
 	Title string
-	// Largest is set if the first click on the header sorts the largest value first, as it does for numbers.
-	Largest bool
 }
 
 // Class returns the CSS class of a cell, or of the header for an empty one.
@@ -146,6 +146,9 @@ func (t *table) prepare(r *http.Request, first bool) {
 	}
 	if !first {
 		t.prefix = t.ID + "."
+	}
+	if t.Fixed {
+		t.query = url.Values{}
 	}
 	t.order = make([]int, t.count)
 	for i := range t.order {
@@ -269,7 +272,7 @@ func (t *table) Heads() []head {
 	out := make([]head, len(t.Columns))
 	for i, c := range t.Columns {
 		h := head{tableColumn: c}
-		down := c.Largest || c.Kind >= columnValue
+		down := c.Kind >= columnValue
 		if i == t.sorted {
 			h.Sort, down = "ascending", !t.down
 			if t.down {
@@ -403,7 +406,7 @@ func (t *table) json(b *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		names, numbers = append(names, string(name)), append(numbers, c.Kind >= columnState)
+		names, numbers = append(names, string(name)), append(numbers, c.Kind >= columnValue)
 		if c.Kind == columnState {
 			names, numbers = append(names, strings.TrimSuffix(string(name), `"`)+reasonSuffix+`"`), append(numbers, false)
 		}

@@ -91,7 +91,7 @@ func TestFilesHaveTheRowsOfThePage(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.get(t, query+"&format=json&table=nodes", http.StatusOK)), &objects); err != nil {
 		t.Fatal(err)
 	}
-	if len(objects) != 166 || objects[0]["node"] != "node-00248" || objects[0]["cpu.model.vendor_id"] != "Intel" || objects[0]["withheld"] != float64(0) || objects[0]["withheld.reason"] != "" {
+	if len(objects) != 166 || objects[0]["node"] != "node-00248" || objects[0]["cpu.model.vendor_id"] != "Intel" || objects[0]["withheld"] != float64(0) || objects[0]["why"] != "" {
 		t.Errorf("%d objects, the first is %v", len(objects), objects[0])
 	}
 	want(t, s.get(t, query, http.StatusOK), "Page 1 of 2, 166 rows", "format=csv")
