@@ -1,9 +1,18 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/settings"
 )
 
 // slicesRead is a list of ResourceSlices that counts how often it is read.
@@ -23,16 +32,24 @@ func TestResourceSlicesAreReadOnlyIfSomethingReadsDevices(t *testing.T) {
 			"matchFeatures": []object{{"feature": feature, "matchExpressions": object{element: object{"op": "Exists"}}}},
 		}}}}
 	}
+	file := filepath.Join(t.TempDir(), "devices.yaml")
+	err := os.WriteFile(file, []byte(`{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: file}, spec: {rules: [
+		{name: r, labels: {gpu: "true"}, matchFeatures: [{feature: dra.device, matchExpressions: {device.name: {op: Exists}}}]}]}}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		rule object
 		args []string
 		want bool
 	}{
-		"explain":                         {rule("cpu.model", "family"), []string{"explain", "a"}, false},
-		"explain, a rule reads devices":   {rule("dra.device", "device.name"), []string{"explain", "a"}, true},
-		"in another case":                 {rule("DRA.Device", "device.name"), []string{"explain", "a"}, true},
-		"eval":                            {rule("cpu.model", "family"), []string{"eval", "--node", "a", "--from-cluster"}, false},
-		"features shows those that exist": {rule("cpu.model", "family"), []string{"features"}, true},
+		"explain":                                {rule("cpu.model", "family"), []string{"explain", "a"}, false},
+		"explain, a rule reads devices":          {rule("dra.device", "device.name"), []string{"explain", "a"}, true},
+		"in another case":                        {rule("DRA.Device", "device.name"), []string{"explain", "a"}, true},
+		"eval":                                   {rule("cpu.model", "family"), []string{"eval", "--node", "a", "--from-cluster"}, false},
+		"features shows those that exist":        {rule("cpu.model", "family"), []string{"features"}, true},
+		"explain with a file that reads devices": {rule("cpu.model", "family"), []string{"explain", "a", "-f", file}, true},
+		"diff with a file that reads devices":    {rule("cpu.model", "family"), []string{"diff", file}, true},
 		"rules in a Secret may read them": {object{"metadata": object{"name": "r", "uid": "u"}, "spec": object{"rulesFrom": []object{
 			{"secretKeyRef": object{"name": "s", "key": "k"}},
 		}}}, []string{"explain", "a"}, true},
@@ -46,8 +63,39 @@ func TestResourceSlicesAreReadOnlyIfSomethingReadsDevices(t *testing.T) {
 		if got := read.times.Load() > 0; got != test.want {
 			t.Errorf("%s: read %t, want %t\n%s", name, got, test.want, out)
 		}
-		if strings.HasPrefix(test.args[0], "explain") && test.want && test.rule["spec"].(object)["rules"] != nil && !strings.Contains(out, "gpu=true") {
+		if (test.args[0] == "explain" || test.args[0] == "diff") && test.want && test.rule["spec"].(object)["rules"] != nil && !strings.Contains(out, "gpu=true") {
 			t.Errorf("%s: the devices give no label:\n%s", name, out)
+		}
+	}
+}
+
+// assay doctor reads one node after another: it compared all but the last one with what rules give without devices.
+func TestDevicesOfNodesThatAreReadOneAfterAnother(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		node := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "spec.nodeName=")
+		_, _ = fmt.Fprintf(w, `{"items": [{"metadata": {"name": %[1]q}, "spec": {"driver": "gpu.example.com", "nodeName": %[1]q,
+			"pool": {"name": %[1]q, "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "gpu-0"}]}}]}`, node)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&cluster.Flags{Kubeconfig: kubeconfig}).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(settings.Default(), "assay-system")
+	for _, node := range []string{"a", "b"} {
+		if err := w.readCluster(t.Context(), c, want{node: node, devices: true}, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settle(io.Discard)
+	for _, node := range []string{"a", "b"} {
+		if f := w.fleet.Input(node).Facts.Feature("dra.device"); f == nil || f.Instances.Len() != 1 {
+			t.Errorf("the devices of node %s are unknown", node)
 		}
 	}
 }

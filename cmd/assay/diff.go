@@ -69,7 +69,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	if len(files)+len(f.remove) == 0 {
 		return fmt.Errorf("no input: use assay diff FILE…")
 	}
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: len(files) > 0, rules: true})
 	if err != nil {
 		return err
 	}

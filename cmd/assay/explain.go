@@ -60,7 +60,7 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	args[0] = name
-	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, rules: true})
+	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, devices: len(f.files) > 0, rules: true})
 	if err != nil {
 		return err
 	}

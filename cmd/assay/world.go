@@ -325,8 +325,9 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 	if !want.devices && !(want.features && w.readDevices()) {
 		return nil
 	}
-	var err error
-	if w.objects.Slices, err = c.ResourceSlices(ctx, want.node); err == nil {
+	list, err := c.ResourceSlices(ctx, want.node)
+	if err == nil {
+		w.objects.Slices = append(list, w.objects.Slices...) // of other nodes, which were read before; an empty list is not nil
 		return nil
 	}
 	switch {
