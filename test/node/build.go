@@ -72,6 +72,7 @@ func build(ctx context.Context, dir string) error {
 	fmt.Println("node: building images")
 	for _, args := range [][]string{
 		{"-o", filepath.Join(bin, "assay"), "./cmd/assay"}, {"-C", "hack/deviceplugin", "-o", filepath.Join(bin, "deviceplugin"), "."},
+		{"-C", "hack/dra", "-o", filepath.Join(bin, draProgram), "."},
 	} {
 		if args[0] == "-o" {
 			args = append([]string{"-ldflags=" + stamp}, args...)
