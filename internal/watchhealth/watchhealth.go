@@ -2,7 +2,7 @@
 //
 // A watch stalls if a proxy or a load balancer keeps the connection open but forwards nothing. This looks like a cluster without
 // changes. There are two ways to detect it without requests: the server answers HTTP/2 pings, and the API server sends a bookmark
-// to every watch each minute. A Monitor wraps the transport of a client and records when each watch last received data.
+// to every watch each minute, or each other minute. A Monitor wraps the transport of a client and records when each watch last received data.
 package watchhealth
 
 import (
@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is reopened: one and a half times
-	// the bookmark interval. An API server without a watch cache sends no bookmarks; each interval then costs one request.
-	DefaultSilence = 90 * time.Second
+	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is reopened. The API server sends a
+	// bookmark each minute, and skips some of those to resources that do not change: 1.36.3 was silent for up to two minutes. An API
+	// server without a watch cache sends no bookmarks; each interval then costs one request.
+	DefaultSilence = 150 * time.Second
 	// DefaultPatience is the maximum time for which a watch may be closed. A restart of the API server takes less. Together with
 	// the 15 seconds in which pings detect a dead connection, data is at most half a minute old.
 	DefaultPatience = 15 * time.Second
@@ -34,7 +35,7 @@ const (
 // Options configure a Monitor. The zero value is valid.
 type Options struct {
 	// Silence is the maximum time for which an open watch may receive nothing before it is reopened. It defaults to DefaultSilence.
-	// A value below the bookmark interval of one minute costs a request whenever there are no events for that time.
+	// A value below two minutes, the longest time between bookmarks, costs a request whenever there are no events for that time.
 	Silence time.Duration
 	// Patience is the maximum time for which a watch may be closed before Check fails. It defaults to DefaultPatience.
 	Patience time.Duration

@@ -33,12 +33,17 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldWith(t, time.Minute)
+}
+
+func newWorldWith(t *testing.T, silence time.Duration) *world {
+	t.Helper()
 	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), stalls: make(chan watchhealth.Stall, 8), reconnects: make(chan struct{}, 8)}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { (*w.answer.Load())(rw, r) }))
 	w.url = server.URL
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 	w.monitor = watchhealth.New(watchhealth.Options{
-		Silence: time.Minute, Patience: 10 * time.Second, Clock: w.clock,
+		Silence: silence, Patience: 10 * time.Second, Clock: w.clock,
 		Report: func(s watchhealth.Stall) { w.stalls <- s }, Reconnect: func() { w.reconnects <- struct{}{} },
 	})
 	w.client = &http.Client{Transport: w.monitor.RoundTripper(http.DefaultTransport)}
@@ -116,6 +121,23 @@ func TestSilentWatchIsEndedSoThatItIsOpenedAnew(t *testing.T) {
 	}
 	if got := <-w.stalls; got.Resource != "nodes" || got.Opening || got.For != 61*time.Second {
 		t.Errorf("the stall is %+v", got)
+	}
+}
+
+// TestAWatchOfWhatDoesNotChangeStaysOpen is silent for as long as Kubernetes 1.36.3 was between two bookmarks.
+func TestAWatchOfWhatDoesNotChangeStaysOpen(t *testing.T) {
+	w := newWorldWith(t, 0) // the default
+	events := make(chan string)
+	stream := w.open(t.Context(), events)
+	for range 3 {
+		w.clock.Step(2 * time.Minute)
+		events <- "bookmark"
+		read(t, stream, "bookmark")
+	}
+	select {
+	case stall := <-w.stalls:
+		t.Errorf("the watch was reopened: %+v", stall)
+	default:
 	}
 }
 
