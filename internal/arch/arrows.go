@@ -64,6 +64,13 @@ var Arrows = []Arrow{
 		Reason: "which NodeFeatures count is decided in one place: the command line gets its inputs from internal/fleet/offline, " +
 			"so that it evaluates what the controller evaluates",
 	},
+	{
+		From:      []string{"./cmd/assay", "./cmd/assay/..."},
+		Forbidden: []string{"sigs.k8s.io/controller-runtime/...", "k8s.io/client-go/kubernetes/..."},
+		Deep:      true,
+		Reason: "packages that are linked are initialized by each verb: without these, `assay version` takes 13 ms of CPU instead of 22, " +
+			"and the program has 59 MB instead of 75",
+	},
 	sibling("./controller/..."),
 	sibling("./webhook/..."),
 	sibling("./extender/..."),

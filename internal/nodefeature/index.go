@@ -1,12 +1,9 @@
 package nodefeature
 
 import (
-	"context"
 	"fmt"
 
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/tools/cache"
 )
 
 // byNode is the name of the index of NodeFeatures by the Node that they describe.
@@ -16,21 +13,20 @@ const byNode = "assay.dev/node"
 // names: an index of client-go takes 0.7 kB for each object that is the only one of its Node.
 type Index struct {
 	namespace string // Assay's own
-	objects   toolscache.Indexer
+	objects   cache.Indexer
 }
 
-// NewIndex adds an Index to a cache, which need not be running yet. A cache can have one. Namespace is Assay's own.
-func NewIndex(ctx context.Context, c cache.Informers, namespace string) (Index, error) {
-	informer, err := c.GetInformer(ctx, &NodeFeature{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return Index{}, err
-	}
-	indexed, ok := informer.(interface{ GetIndexer() toolscache.Indexer })
+// NewIndex adds an Index to the informer of NodeFeatures, which need not be running yet. An informer can have one. Namespace is Assay's own.
+func NewIndex(informer any, namespace string) (Index, error) {
+	indexed, ok := informer.(interface {
+		GetIndexer() cache.Indexer
+		AddIndexers(cache.Indexers) error
+	})
 	if !ok {
 		return Index{}, fmt.Errorf("cannot find the NodeFeatures of a Node: %T has no indexer", informer)
 	}
 	x := Index{namespace, indexed.GetIndexer()}
-	return x, informer.AddIndexers(toolscache.Indexers{byNode: func(object any) ([]string, error) {
+	return x, indexed.AddIndexers(cache.Indexers{byNode: func(object any) ([]string, error) {
 		if f := object.(*NodeFeature); f.NodeName() != "" && !f.ownOf(namespace) {
 			return []string{f.NodeName()}, nil
 		}
@@ -41,7 +37,7 @@ func NewIndex(ctx context.Context, c cache.Informers, namespace string) (Index, 
 // Of returns the NodeFeatures that describe a Node, in no order. They must not be modified.
 func (x Index) Of(node string) ([]*NodeFeature, error) {
 	var out []*NodeFeature
-	object, ok, err := x.objects.GetByKey(client.ObjectKey{Namespace: x.namespace, Name: node}.String())
+	object, ok, err := x.objects.GetByKey(cache.NewObjectName(x.namespace, node).String())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -80,7 +81,8 @@ var navigation = []navigationItem{
 	{"playground", "Playground", nil},
 }
 
-var views = func() map[string]*template.Template {
+// views returns the templates of the pages, which other verbs do not need.
+var views = sync.OnceValue(func() map[string]*template.Template {
 	out := map[string]*template.Template{}
 	names := []string{"error"}
 	for _, item := range navigation {
@@ -91,7 +93,7 @@ var views = func() map[string]*template.Template {
 		out[name] = template.Must(t.ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+name+".html"))
 	}
 	return out
-}()
+})
 
 // shorten returns a value with at most the given number of characters, and says how many it has.
 func shorten(s string, limit int) string {
@@ -168,7 +170,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 		p.Failed = failed.Error()
 	}
 	var b bytes.Buffer
-	if err := views[view].Execute(&b, p); err != nil {
+	if err := views()[view].Execute(&b, p); err != nil {
 		http.Error(w, "cannot show the page: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

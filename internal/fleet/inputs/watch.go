@@ -84,7 +84,11 @@ func (n *Nodes) Watch(ctx context.Context, c cache.Cache) (err error) {
 	if n.registered, err = informer.Register(ctx, c, list...); err != nil {
 		return err
 	}
-	n.index, err = nodefeature.NewIndex(ctx, c, n.opt.Policy.Namespace)
+	features, err := c.GetInformer(ctx, &nodefeature.NodeFeature{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	n.index, err = nodefeature.NewIndex(features, n.opt.Policy.Namespace)
 	return err
 }
 
