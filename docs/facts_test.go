@@ -50,6 +50,42 @@ func TestValuesThatPagesNameExist(t *testing.T) {
 	}
 }
 
+// maxCell is the maximum number of words of a cell of a table: a longer one is read as little as a sentence of that length.
+const maxCell = 40
+
+// TestCellsOfTablesAreShort counts the words of the cells of all tables, without the targets of links. reference.md has the text of kubectl
+// explain.
+func TestCellsOfTablesAreShort(t *testing.T) {
+	files := []string{"../charts/assay/README.md"}
+	for _, pattern := range []string{"*.md", "design/*.md", "../*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	cells := 0
+	for _, file := range files {
+		if file == "reference.md" {
+			continue
+		}
+		for line := range strings.Lines(prose(t, file)) {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			for cell := range strings.SplitSeq(strings.ReplaceAll(link.ReplaceAllString(line, "$1"), `\|`, ""), "|") {
+				cells++
+				if words := len(strings.Fields(cell)); words > maxCell {
+					t.Errorf("%s has a cell of %d words, more than %d; move details below the table:\n%s", file, words, maxCell, strings.TrimSpace(cell))
+				}
+			}
+		}
+	}
+	if cells < 3000 {
+		t.Errorf("only %d cells were found", cells)
+	}
+}
+
 // property returns the schema of a property, or nil.
 func property(schema map[string]any, name string) map[string]any {
 	properties, _ := schema["properties"].(map[string]any)

@@ -68,9 +68,6 @@ func chart() error {
 	if err := os.WriteFile(filepath.Join(chartDir, "values.schema.json"), schema, 0o644); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(chartDir, "README.md"), root.readme(), 0o644); err != nil {
-		return err
-	}
 	return os.WriteFile("docs/values.md", root.markdown(), 0o644)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	_ "embed" // readme.md
 	"fmt"
 	"strings"
 
@@ -24,17 +23,6 @@ const settingValues = "Set them with `helm install --set NAME=VALUE`, or in a fi
 	"has mean the same here. The schema rejects unknown names, wrong types, durations and quantities, also in `worker.config` and\n" +
 	"`controller.config`, and the message says where and what is wanted. Unknown names below `master`, `gc` and `topologyUpdater` are listed in the\n" +
 	"release notes. The API server checks objects of Kubernetes such as `affinity`.\n"
-
-//go:embed readme.md
-var introduction []byte
-
-// readme returns the README of the chart, which chart registries display: the introduction, then the values.
-func (v *value) readme() []byte {
-	b := bytes.NewBuffer(bytes.Clone(bytes.TrimRight(introduction, "\n")))
-	b.WriteString("\n\n## Values\n\n" + settingValues)
-	v.sections(b, "###")
-	return b.Bytes()
-}
 
 // sections writes a table for each section of the values.
 func (v *value) sections(b *bytes.Buffer, heading string) {

@@ -12,9 +12,9 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/common/util"
 )
 
-// TestReadmeNamesEveryValue compares the chart's README with the values.
-func TestReadmeNamesEveryValue(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(chartDir, "README.md"))
+// TestEveryValueIsDocumented compares docs/values.md with the values.
+func TestEveryValueIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/values.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,15 +26,15 @@ func TestReadmeNamesEveryValue(t *testing.T) {
 			child := below.(map[string]any)
 			full := strings.TrimPrefix(path+"."+name, ".")
 			about, _ := child["description"].(string)
-			if child["properties"] != nil && (full == "controller.config" || !strings.Contains(string(readme), "| `"+full+"` |")) {
+			if child["properties"] != nil && (full == "controller.config" || !strings.Contains(string(page), "| `"+full+"` |")) {
 				named(full, child)
 				continue
 			}
 			switch {
 			case strings.HasPrefix(about, "Another name of"), strings.HasPrefix(about, "Accepted from Node Feature Discovery, without a meaning."),
 				child["deprecated"] == true:
-			case !strings.Contains(string(readme), "| `"+full+"` |"):
-				t.Errorf("the README of the chart does not name %s: run make chart", full)
+			case !strings.Contains(string(page), "| `"+full+"` |"):
+				t.Errorf("docs/values.md does not name %s: run make chart", full)
 			default:
 				count++
 			}
