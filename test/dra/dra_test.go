@@ -242,14 +242,17 @@ func TestDevicesOfKubernetesPublisher(t *testing.T) {
 		"nvidia.com/gpu.compute.major": "9", "nvidia.com/gpu.compute.minor": "0",
 		"nvidia.com/cuda.driver-version.full": "580.126.20", "nvidia.com/cuda.driver-version.major": "580", "nvidia.com/cuda.runtime-version.full": "13.0",
 	})
+	w.had("n1", "8")
 	n1(pools{"n1": {2, 2, 3}})
 	w.labels("n1", "a lost GPU", map[string]string{countLabel: "7", completeLabel: "true"})
 	w.had("n1", "8", "7")
 
 	n2 := w.drive("n2", pools{"n2": {4}})
 	w.labels("n2", "one slice", map[string]string{countLabel: "4"})
+	w.had("n2", "4")
 	n2(pools{"n2": {3, 3, 2}})
 	w.labels("n2", "the next generation, of three slices", map[string]string{countLabel: "8"})
+	w.had("n2", "4", "8")
 	n2(pools{"n2": {5}})
 	w.labels("n2", "one slice again", map[string]string{countLabel: "5"})
 	w.slices("n2", 1)
