@@ -165,6 +165,7 @@ test-autoscaler: build ## Scale up real Karpenter for pods that require features
 	@echo "== autoscaler: compiling Karpenter and kwok, unless they are cached"
 	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/karpenter sigs.k8s.io/karpenter/kwok
 	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/kwok sigs.k8s.io/kwok/cmd/kwok
+	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/dra-kwok-driver sigs.k8s.io/karpenter/dra-kwok-driver
 	@go run ./test/autoscaler
 
 .PHONY: test-kueue

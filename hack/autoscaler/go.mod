@@ -3,6 +3,7 @@ module github.com/assay-project/assay/hack/autoscaler
 go 1.26.6
 
 tool (
+	sigs.k8s.io/karpenter/dra-kwok-driver
 	sigs.k8s.io/karpenter/kwok
 	sigs.k8s.io/kwok/cmd/kwok
 )

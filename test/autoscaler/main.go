@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	bin := flag.String("bin", "bin", "`directory` of assay, assay-manager, karpenter and kwok")
+	bin := flag.String("bin", "bin", "`directory` of assay, assay-manager, karpenter, kwok and dra-kwok-driver")
 	flag.Parse()
 	cluster.Main("autoscaler", func(ctx context.Context) error { return run(ctx, *bin) })
 }

@@ -48,7 +48,7 @@ type story struct {
 // tell runs the scenarios.
 func (s *story) tell(ctx context.Context) error {
 	for _, scenario := range []func(context.Context) error{
-		s.learn, s.removeWebhook, s.undeclared, s.fromZero, s.bySelector, s.restoreWebhook, s.wrong,
+		s.learn, s.removeWebhook, s.undeclared, s.fromZero, s.bySelector, s.restoreWebhook, s.wrong, s.devices,
 	} {
 		if err := scenario(ctx); err != nil {
 			return err
