@@ -18,7 +18,7 @@ import (
 type Event struct {
 	Type, Reason, Message string
 	// Held is set if it reports keys that are left as they are.
-	Held *Held `json:",omitempty"`
+	Held *Held `json:",omitzero"`
 }
 
 // Held says which keys are left as they are, until when, and why.

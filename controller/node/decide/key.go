@@ -17,24 +17,24 @@ import (
 // Key is what is known about a key that a plan changes.
 type Key struct {
 	// Givers are the objects that could have given the key that the plan takes from the node; empty: unknown.
-	Givers []record.Giver `json:",omitempty"`
+	Givers []record.Giver `json:",omitzero"`
 	// By gives the key now; without an ID: nothing does.
-	By record.Giver
+	By record.Giver `json:",omitzero"`
 	// Cause is why the key is removed, or gets another value.
-	Cause record.Cause
+	Cause record.Cause `json:",omitzero"`
 	// Overruled is set if an object that is new or has changed since the last pass sets or deletes the key.
-	Overruled bool `json:",omitempty"`
+	Overruled bool `json:",omitzero"`
 	// Given is set if the key followed from what this process saw in the last pass, which is not the case for one that it holds. GivenOld
 	// is Given with the value that the node has, and GivenNew with the value that the plan writes.
-	Given, GivenOld, GivenNew bool `json:",omitempty"`
+	Given, GivenOld, GivenNew bool `json:",omitzero"`
 	// Elsewhere is set if an active object other than the Givers names the key.
-	Elsewhere bool `json:",omitempty"`
+	Elsewhere bool `json:",omitzero"`
 	// Devices is set if one of the Givers reads devices of DRA drivers.
-	Devices bool `json:",omitempty"`
+	Devices bool `json:",omitzero"`
 	// Baseline is set if the key is the condition of a NodeBaseline.
-	Baseline bool `json:",omitempty"`
+	Baseline bool `json:",omitzero"`
 	// Flaps is how long to leave the key alone because it changes too often; 0: it does not.
-	Flaps time.Duration `json:",omitempty"`
+	Flaps time.Duration `json:",omitzero"`
 }
 
 // name returns a key with its kind.

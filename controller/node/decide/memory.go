@@ -18,11 +18,11 @@ var ErrConflict = errors.New("the node has changed; retrying")
 // no writes. Decide does not modify maps of the Memory that it gets.
 type Memory struct {
 	// Written is the resourceVersion of the last write; empty: this process has not written to the node.
-	Written string `json:",omitempty"`
+	Written string `json:",omitzero"`
 	// Nudged is when schedulers were last notified of changed features.
-	Nudged time.Time
+	Nudged time.Time `json:",omitzero"`
 	// Refusals are the values that the API server rejected, by the name of the step.
-	Refusals map[string]Refusal `json:",omitempty"`
+	Refusals map[string]Refusal `json:",omitzero"`
 
 	// Given are the keys that the rules gave in the last pass that was carried out; nil: there was none.
 	Given *record.Given `json:"-"`
@@ -32,19 +32,19 @@ type Memory struct {
 	Publishers []string `json:"-"`
 
 	// Waits is why a taint that evicts pods has to wait; empty: none has to.
-	Waits string `json:",omitempty"`
+	Waits string `json:",omitzero"`
 	// Left are the desired outputs that the last pass did not write; nil: none.
-	Left map[string]bool `json:",omitempty"`
+	Left map[string]bool `json:",omitzero"`
 	// Unsure is set if the last pass failed, so that the state of the Node is unknown.
-	Unsure bool `json:",omitempty"`
+	Unsure bool `json:",omitzero"`
 	// Fixing are the values of the keys that this pass corrects, Corrections those of the last hour, which another client had changed.
-	Fixing      map[string]string `json:",omitempty"`
-	Corrections flap.Corrections  `json:",omitempty"`
+	Fixing      map[string]string `json:",omitzero"`
+	Corrections flap.Corrections  `json:",omitzero"`
 
 	// Kept is what the node keeps while its worker's features are unknown; nil: that is not known yet.
 	Kept map[string]bool
 	// Reported says until when keys wait, as Events have reported it, by the reason and the name of the step.
-	Reported map[string]time.Time `json:",omitempty"`
+	Reported map[string]time.Time `json:",omitzero"`
 }
 
 // HeldKey is a key that a Node has although the rules do not give it.
