@@ -69,7 +69,7 @@ func (m *merger) fit() {
 		}
 	}
 	m.taints = slices.DeleteFunc(m.taints, func(t corev1.Taint) bool {
-		_, there := m.spaces[keys.Taint].values[t.Key+":"+string(t.Effect)]
+		_, there := m.spaces[keys.Taint].values[keys.TaintName(t)]
 		return !there
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/rules/glob"
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
@@ -46,34 +47,11 @@ func (m *Masking) masks(element string) bool {
 	}
 	element = strings.ToLower(element)
 	for _, p := range patterns {
-		if glob(strings.ToLower(p), element) {
+		if glob.Match(strings.ToLower(p), element) {
 			return true
 		}
 	}
 	return false
-}
-
-// glob reports whether text matches a pattern in which * matches any run of characters.
-func glob(pattern, text string) bool {
-	first, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == text
-	}
-	if !strings.HasPrefix(text, first) {
-		return false
-	}
-	text = text[len(first):]
-	for {
-		part, more, star := strings.Cut(rest, "*")
-		if !star {
-			return strings.HasSuffix(text, part)
-		}
-		i := strings.Index(text, part)
-		if i < 0 {
-			return false
-		}
-		text, rest = text[i+len(part):], more
-	}
 }
 
 // instances removes masked attributes from the instances of elements. Elements of one feature share one list of instances.

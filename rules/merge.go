@@ -334,7 +334,7 @@ func appendItem(list, item string, unique bool) (_ string, fits bool) {
 
 // taint adds a taint. Taints with the same key and effect replace each other.
 func (m *merger) taint(t corev1.Taint, r *rule) {
-	key := t.Key + ":" + string(t.Effect)
+	key := keys.TaintName(t)
 	m.apply(&output{kind: keys.Taint, key: key, value: t.Value, how: "taints"}, r)
 	if at, ok := m.taintAt[key]; ok {
 		m.taints[at].Value = m.spaces[keys.Taint].values[key]

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -36,10 +37,7 @@ type Withheld struct {
 
 // String describes which outputs are withheld and why.
 func (w Withheld) String() string {
-	which := fmt.Sprintf("rule %q", w.Rule.Rule)
-	if w.More > 0 {
-		which += fmt.Sprintf(" and %d more", w.More)
-	}
+	which := fmt.Sprintf("rule %q", w.Rule.Rule) + clip.More(" ", w.More)
 	return fmt.Sprintf("%s of %s are not written: %s", w.outputs, which, w.Why)
 }
 

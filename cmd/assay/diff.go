@@ -214,7 +214,7 @@ func flatDesired(d plan.Desired) map[flatKey]string {
 		}
 	}
 	for _, t := range d.Taints {
-		out[flatKey{keys.Taint, t.Key + ":" + string(t.Effect)}] = t.Value
+		out[flatKey{keys.Taint, keys.TaintName(t)}] = t.Value
 	}
 	return out
 }

@@ -123,12 +123,9 @@ func describeDifferences(check string, list []*difference) (out []doctor.Finding
 		for _, d := range byNode[name] {
 			shown = append(shown, d.String())
 		}
-		if more := len(shown) - maxDifferences; more > 0 {
-			shown = append(shown[:maxDifferences], fmt.Sprintf("and %d more", more))
-		}
 		out = append(out, doctor.Finding{
 			Check: check, Level: doctor.Warning,
-			Message: fmt.Sprintf("Node %s differs from what its rules give, and the controller reports no reason: %s", name, strings.Join(shown, "; ")),
+			Message: fmt.Sprintf("Node %s differs from what its rules give, and the controller reports no reason: %s", name, clip.Join(shown, "; ", maxDifferences)),
 			Fix:     fmt.Sprintf("assay explain %s %s; if it stays so, restart the controller, and report its log", name, byNode[name][0].key),
 		})
 	}

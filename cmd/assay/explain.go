@@ -129,8 +129,8 @@ func (e *explanation) find(name string) []given {
 		}
 	}
 	for _, t := range e.outcome.Taints() {
-		if t.Key == name || t.Key == full || t.Key+":"+string(t.Effect) == name {
-			out = append(out, given{keys.Taint, t.Key + ":" + string(t.Effect), t.Value})
+		if t.Key == name || t.Key == full || keys.TaintName(t) == name {
+			out = append(out, given{keys.Taint, keys.TaintName(t), t.Value})
 		}
 	}
 	return out

@@ -39,7 +39,7 @@ func (e *explanation) foreign(name string) []foreign {
 		}
 	}
 	for _, t := range e.node.Spec.Taints {
-		if id := t.Key + ":" + string(t.Effect); t.Key == name || t.Key == full || id == name {
+		if id := keys.TaintName(t); t.Key == name || t.Key == full || id == name {
 			add(keys.Taint, id, t.Value, "spec", "taints") // an atomic list
 		}
 	}

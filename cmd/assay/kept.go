@@ -29,7 +29,7 @@ type writtenKey struct {
 // writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
 func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
-		out = append(out, writtenKey{keys.Taint, t.Key + ":" + string(t.Effect), ""})
+		out = append(out, writtenKey{keys.Taint, keys.TaintName(t), ""})
 	}
 	for _, name := range facts.SortedKeys(node.Annotations) {
 		for _, of := range []struct {

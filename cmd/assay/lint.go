@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -209,11 +208,7 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 		fmt.Fprintf(w, "%s%s, %s\n", summary, clip.Count(broken, "error"), clip.Count(len(list)-broken, "warning"))
 	}
 	if len(skipped) > 0 {
-		rest := ""
-		if n := len(skipped) - maxSkipped; n > 0 {
-			skipped, rest = skipped[:maxSkipped], fmt.Sprintf(" and %d more", n)
-		}
-		fmt.Fprintf(w, "skipped %s of other kinds: %s%s\n", clip.Count(len(skipped), "document"), printable(strings.Join(skipped, ", ")), rest)
+		fmt.Fprintf(w, "skipped %s of other kinds: %s\n", clip.Count(len(skipped), "document"), printable(clip.Join(skipped, ", ", maxSkipped)))
 	}
 }
 

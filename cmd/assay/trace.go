@@ -5,8 +5,6 @@ import (
 	"io"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
@@ -135,7 +133,7 @@ func (t *tracer) outcome(o *rules.Outcome) {
 		any = true
 		rows := &table{}
 		for _, taint := range taints {
-			rows.add(taintText(taint), t.origin(o, keys.Taint, taint.Key+":"+string(taint.Effect)))
+			rows.add(taint.ToString(), t.origin(o, keys.Taint, keys.TaintName(taint)))
 		}
 		if why := t.withholding.Withholds(keys.Taint); why != "" {
 			fmt.Fprintf(t.w, "  taints, not written on nodes: %s:\n", why)
@@ -148,14 +146,6 @@ func (t *tracer) outcome(o *rules.Outcome) {
 		fmt.Fprintln(t.w, "  nothing is written")
 	}
 	t.asides(o)
-}
-
-func taintText(t corev1.Taint) string {
-	text := t.Key
-	if t.Value != "" {
-		text += "=" + t.Value
-	}
-	return text + ":" + string(t.Effect)
 }
 
 func (t *tracer) section(o *rules.Outcome, title string, kind keys.Kind, values map[string]string) bool {

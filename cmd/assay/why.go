@@ -330,9 +330,5 @@ func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
 
 // names formats the first names of a list of n.
 func names(sample []string, n int) string {
-	text := strings.Join(sample, ", ")
-	if more := n - len(sample); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return printable(text)
+	return printable(strings.Join(sample, ", ") + clip.More(", ", n-len(sample)))
 }

@@ -3,9 +3,7 @@ package builtin
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly/directory"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // ConfigMapName is the name of the ConfigMap that shows which built-in rules are active, for users and for `assay rules list`. The
@@ -115,13 +114,9 @@ func masked(spec *nfdv1alpha1.NodeFeatureRuleSpec) *nfdv1alpha1.NodeFeatureRuleS
 // data returns the content of the ConfigMap.
 func data(latest, inForce *directory.Set) map[string]string {
 	out := map[string]string{KeyStatus: StatusLoaded, KeyDigest: inForce.Digest, KeyRules: show(inForce)}
-	if n := len(latest.Problems); n > 0 {
+	if len(latest.Problems) > 0 {
 		out[KeyStatus] = StatusFailed
-		lines := latest.Problems[:min(n, maxProblems)]
-		out[KeyProblems] = strings.Join(lines, "\n")
-		if n > maxProblems {
-			out[KeyProblems] += fmt.Sprintf("\nand %d more", n-maxProblems)
-		}
+		out[KeyProblems] = clip.Join(latest.Problems, "\n", maxProblems)
 	}
 	return out
 }

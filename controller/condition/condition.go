@@ -2,7 +2,6 @@
 package condition
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -159,18 +158,14 @@ func (l List) ready(mustAct bool) {
 // Errors returns the first errors on one line. For a sensitive object it returns only their positions.
 func Errors(errs field.ErrorList, sensitive bool) string {
 	var parts []string
-	for i, err := range errs {
-		if i == maxErrors {
-			parts = append(parts, fmt.Sprintf("and %d more", len(errs)-i))
-			break
-		}
+	for _, err := range errs[:min(len(errs), maxErrors)] {
 		if sensitive {
 			parts = append(parts, rules.Place(err.Field))
 		} else {
 			parts = append(parts, err.Error())
 		}
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, "; ") + clip.More("; ", len(errs)-len(parts))
 }
 
 // Warnings returns the first warning and the number of further ones. For a sensitive object it returns only its position.
@@ -182,10 +177,7 @@ func Warnings(list []warning.Warning, sensitive bool) string {
 	if sensitive {
 		text = "warning: " + rules.Place(list[0].Path)
 	}
-	if len(list) > 1 {
-		text += fmt.Sprintf("; and %d more", len(list)-1)
-	}
-	return text
+	return text + clip.More("; ", len(list)-1)
 }
 
 // cut truncates a message to the size that the API server accepts, at a character boundary.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -47,10 +48,7 @@ func Message(reason string, until time.Time, why string, keys []string) string {
 
 // Some joins at most MaxKeys keys and says how many others there are.
 func Some(list []string) string {
-	if more := len(list) - MaxKeys; more > 0 {
-		return strings.Join(list[:MaxKeys], ", ") + fmt.Sprintf(", and %d more", more)
-	}
-	return strings.Join(list, ", ")
+	return clip.Join(list, ", ", MaxKeys)
 }
 
 // Key returns the kind and name of a key as messages name it.

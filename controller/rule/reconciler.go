@@ -110,10 +110,7 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 	if len(sum.Conflicts) == 0 {
 		c.SetIf(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")
 	} else {
-		text := strings.Join(sum.Conflicts, "; ")
-		if sum.MoreConflicts > 0 {
-			text += fmt.Sprintf("; and %d more", sum.MoreConflicts)
-		}
+		text := strings.Join(sum.Conflicts, "; ") + clip.More("; ", sum.MoreConflicts)
 		c.SetIf(nfdv1alpha1.ConditionConflicted, true, "KeyWrittenTwice", text)
 	}
 	if len(withheld) == 0 {

@@ -49,7 +49,7 @@ func given(d plan.Desired) map[output]string {
 		out[output{keys.Resource, name}] = amount
 	}
 	for _, t := range d.Taints {
-		out[output{keys.Taint, t.Key + ":" + string(t.Effect)}] = t.Value
+		out[output{keys.Taint, keys.TaintName(t)}] = t.Value
 	}
 	return out
 }

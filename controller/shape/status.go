@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -91,12 +92,9 @@ func contradicted(s *assayv1alpha1.NodeShapeStatus, now metav1.Time) {
 		}
 	}
 	if len(by) > 0 {
-		if more := len(by) - maxNamed; more > 0 {
-			by = append(by[:maxNamed], fmt.Sprintf("and %d more", more))
-		}
 		c.Status, c.Reason = metav1.ConditionTrue, ReasonNodeDiffers
 		c.Message = fmt.Sprintf("A node differed from all nodes before it: %s. An output returns after %d further nodes agree, or when the NodeShape is deleted.",
-			strings.Join(by, ", "), window)
+			clip.Join(by, ", ", maxNamed), window)
 	}
 	meta.SetStatusCondition(&s.Conditions, c)
 }

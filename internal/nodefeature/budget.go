@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/gather"
@@ -359,7 +359,6 @@ func compare(a, b *entry) int {
 
 // older compares resourceVersions; invalid numbers count as not older.
 func older(a, b string) bool {
-	na, errA := strconv.ParseUint(a, 10, 64)
-	nb, errB := strconv.ParseUint(b, 10, 64)
-	return errA == nil && errB == nil && na < nb
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && n < 0
 }

@@ -159,7 +159,7 @@ func TestConditionConforming(t *testing.T) {
 				nodes[i].Unknown = true
 			}
 			return nodes
-		}, "Unknown FeaturesUnknown: the features of 4 of 6 nodes are unknown: n0, n1, n2 and 1 more"},
+		}, "Unknown FeaturesUnknown: the features of 4 of 6 nodes are unknown: n0, n1, n2, and 1 more"},
 		"HalfUpgraded": {func() []baseline.Node {
 			nodes := fleet(4)
 			for i := range 2 {

@@ -215,7 +215,7 @@ func (r *Result) first(total int) string {
 			out = append(out, fmt.Sprintf("%s (%s: %s)", d.Node, d.Check, d.Message))
 		}
 	}
-	return strings.Join(out, "; ") + more(total-len(out))
+	return strings.Join(out, "; ") + clip.More("; ", total-len(out))
 }
 
 // split describes the first check in which values have no majority.
@@ -228,19 +228,12 @@ func (r *Result) split() string {
 		for _, v := range c.Values[:min(len(c.Values), shown)] {
 			values = append(values, fmt.Sprintf("%s on %s", v.Value, clip.Count(int(v.Nodes), "node")))
 		}
-		return fmt.Sprintf("%s: no value is that of more than half of the nodes: %s%s", c.Name, strings.Join(values, ", "), more(len(c.Values)-len(values)))
+		return fmt.Sprintf("%s: no value is that of more than half of the nodes: %s%s", c.Name, strings.Join(values, ", "), clip.More(", ", len(c.Values)-len(values)))
 	}
 	return ""
 }
 
 // some lists the first names of a list.
 func some(names []string) string {
-	return strings.Join(names[:min(len(names), shown)], ", ") + more(len(names)-shown)
-}
-
-func more(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
+	return clip.Join(names, ", ", shown)
 }

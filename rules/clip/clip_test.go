@@ -22,3 +22,12 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestJoin(t *testing.T) {
+	list := []string{"a", "b", "c"}
+	for most, want := range map[int]string{4: "a; b; c", 3: "a; b; c", 2: "a; b; and 1 more", 1: "a; and 2 more"} {
+		if got := clip.Join(list, "; ", most); got != want {
+			t.Errorf("at most %d: %q, want %q", most, got, want)
+		}
+	}
+}

@@ -2,7 +2,8 @@ package compose
 
 import (
 	"slices"
-	"strings"
+
+	"github.com/assay-project/assay/rules/glob"
 )
 
 // Wildcard is the name of a rule that is not evaluated itself but gives defaults to other rules.
@@ -147,27 +148,5 @@ func (g *graph[D]) sources(p planned) []string {
 }
 
 func excluded(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return glob(p, name) })
-}
-
-// glob reports whether text matches pattern, in which * matches any run of characters, in time linear in the pattern's
-// pieces.
-func glob(pattern, text string) bool {
-	pieces := strings.Split(pattern, "*")
-	if len(pieces) == 1 {
-		return pattern == text
-	}
-	first, last := pieces[0], pieces[len(pieces)-1]
-	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
-		return false
-	}
-	text = text[len(first) : len(text)-len(last)]
-	for _, piece := range pieces[1 : len(pieces)-1] {
-		at := strings.Index(text, piece)
-		if at < 0 {
-			return false
-		}
-		text = text[at+len(piece):]
-	}
-	return true
+	return slices.ContainsFunc(patterns, func(p string) bool { return glob.Match(p, name) })
 }

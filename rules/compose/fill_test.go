@@ -31,21 +31,6 @@ func TestNodeConditionsOfOneTypeAreCombined(t *testing.T) {
 	}
 }
 
-// TestGlobsOfRuleNames matches names of rules with patterns in which * matches any run of characters.
-func TestGlobsOfRuleNames(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"*b", "ab", true}, {"*b", "abc", false}, {"*", "", true},
-		{"a*c", "abc", true}, {"a*a", "a", false}, {"a*b*c", "axbxc", true}, {"a*b*c", "axxc", false}, {"a*b*b", "ab", false}, {"ab*", "a", false},
-	} {
-		if got := glob(tc.pattern, tc.name); got != tc.want {
-			t.Errorf("%q matches %q: %t, want %t", tc.pattern, tc.name, got, tc.want)
-		}
-	}
-}
-
 // TestWhereARuleComesFrom names the template of rules that the main document does not touch.
 func TestWhereARuleComesFrom(t *testing.T) {
 	a := &Assembled{Main: "main", Rules: []Source{{From: []string{"base"}}, {From: []string{"main", "base"}}, {From: nil}, {From: []string{"main"}}}}

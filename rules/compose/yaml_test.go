@@ -384,20 +384,6 @@ func TestAssembleYAMLChecksTypes(t *testing.T) {
 	}
 }
 
-func TestGlob(t *testing.T) {
-	tests := map[[2]string]bool{
-		{"a", "a"}: true, {"a", "b"}: false, {"", ""}: true, {"", "a"}: false,
-		{"*", ""}: true, {"*", "anything"}: true, {"a*", "a"}: true, {"a*", "ba"}: false,
-		{"*a", "ba"}: true, {"a*a", "a"}: false, {"a*a", "aa"}: true, {"a*b*c", "a-b-b-c"}: true,
-		{"a*b*c", "a-c-b"}: false, {"**", "x"}: true, {"a[b]", "ab"}: false, {"a?", "ab"}: false,
-	}
-	for in, want := range tests {
-		if got := glob(in[0], in[1]); got != want {
-			t.Errorf("glob(%q, %q) = %v", in[0], in[1], got)
-		}
-	}
-}
-
 // For any two documents, the typed and the YAML implementation must agree or both return an error, and must not panic.
 func FuzzAssemble(f *testing.F) {
 	f.Add([]byte(commentedMain), []byte(commentedBase))

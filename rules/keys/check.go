@@ -118,6 +118,9 @@ func (p *Policy) Taint(t corev1.Taint) Verdict {
 	return refuse(v.Key, BadValue, fmt.Sprintf("the taint effect %q is unknown", t.Effect), adviseEffect(t.Effect))
 }
 
+// TaintName returns the name of a taint among the outputs of rules: KEY:EFFECT. Taints with the same name replace each other.
+func TaintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
 // TaintKey checks the key of a taint whose value is not known yet. A taint never gets the default namespace, because pods tolerate
 // it by its full key.
 func (p *Policy) TaintKey(key string) Verdict {

@@ -10,7 +10,7 @@ import (
 )
 
 // TaintKey identifies a taint: a Node has at most one taint per key and effect.
-func TaintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+func TaintKey(t corev1.Taint) string { return keys.TaintName(t) }
 
 // compareTaints plans the taints. The record lists key=value:effect, as in NFD.
 func (p *Plan) compareTaints(want []corev1.Taint) {
@@ -108,10 +108,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 
 // FormatTaint formats a taint as in the record and in kubectl: key=value:effect, or key:effect if there is no value.
 func FormatTaint(t corev1.Taint) string {
-	if t.Value == "" {
-		return TaintKey(t)
-	}
-	return t.Key + "=" + t.Value + ":" + string(t.Effect)
+	return t.ToString()
 }
 
 // ParseTaints parses the record of taints. It skips invalid entries: a user has edited the record, and a wrong guess could remove a

@@ -175,11 +175,7 @@ func (d *diff) list(kind string, want, got []string, whole, pieces bool) {
 func taints(list []corev1.Taint) []string {
 	var out []string
 	for _, t := range list {
-		text := t.Key
-		if t.Value != "" {
-			text += "=" + t.Value
-		}
-		out = append(out, text+":"+string(t.Effect))
+		out = append(out, t.ToString())
 	}
 	return out
 }

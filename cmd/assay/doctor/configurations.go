@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -40,11 +41,8 @@ func (e *examination) configurations(ctx context.Context) error {
 				valid = append(valid, namespace+"/"+name)
 				continue
 			}
-			if len(errs) > maxListed {
-				errs = append(errs[:maxListed], fmt.Sprintf("and %d more", len(errs)-maxListed))
-			}
 			e.report("configuration", Error, fmt.Sprintf("ConfigMap %s/%s: %s: running programs keep the previous configuration, and do not start again with this one",
-				namespace, name, strings.Join(errs, "; ")), fmt.Sprintf("kubectl -n %s edit configmap %s", namespace, name))
+				namespace, name, clip.Join(errs, "; ", maxListed)), fmt.Sprintf("kubectl -n %s edit configmap %s", namespace, name))
 		}
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -268,10 +267,4 @@ func unready(p *corev1.Pod) (container, why string) {
 func ago(d time.Duration) string { return d.Round(time.Second).String() }
 
 // some returns the first elements of a list for a message.
-func some(list []string) string {
-	text := strings.Join(list[:min(len(list), maxListed)], ", ")
-	if more := len(list) - maxListed; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func some(list []string) string { return clip.Join(list, ", ", maxListed) }

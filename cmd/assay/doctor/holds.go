@@ -39,11 +39,7 @@ func (e *examination) holds(ctx context.Context) error {
 		for i := range events {
 			shown = append(shown, events[i].InvolvedObject.Name+": "+events[i].Message)
 		}
-		more := ""
-		if n := len(shown) - maxListed; n > 0 {
-			shown, more = shown[:maxListed], fmt.Sprintf("; and %d more", n)
-		}
-		e.report("holds", Warning, fmt.Sprintf("%s: %s: %s%s", clip.Count(len(events), "Node"), held.text, strings.Join(shown, "; "), more),
+		e.report("holds", Warning, fmt.Sprintf("%s: %s: %s", clip.Count(len(events), "Node"), held.text, clip.Join(shown, "; ", maxListed)),
 			fmt.Sprintf("assay explain %s %s %s", events[0].InvolvedObject.Name, firstKey(events[0].Message), held.fix))
 	}
 	if !found {

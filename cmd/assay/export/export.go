@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // The programs for which shapes are exported.
@@ -168,12 +169,7 @@ func (r *Result) partial(g *group, opt Options) {
 }
 
 // first returns the first names of a list and the number of the others.
-func first(names []string) string {
-	if more := len(names) - maxNoted; more > 0 {
-		names = append(slices.Clone(names[:maxNoted]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
-}
+func first(names []string) string { return clip.Join(names, ", ", maxNoted) }
 
 // exports reports whether a label is selected.
 func (o Options) exports(name string) bool {

@@ -115,9 +115,9 @@ func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
 	add(keys.Label, "label", node.Labels, "metadata", "labels")
 	add(keys.Annotation, "annotation", node.Annotations, "metadata", "annotations")
 	for _, t := range node.Spec.Taints {
-		if _, ours := o.Origin(keys.Taint, t.Key+":"+string(t.Effect)); !ours {
+		if _, ours := o.Origin(keys.Taint, keys.TaintName(t)); !ours {
 			managers := written.Managers(node.ManagedFields, "spec", "taints")
-			out = append(out, foreign{"taint", t.Key + ":" + string(t.Effect), t.Value, strings.Join(managers, ", ")})
+			out = append(out, foreign{"taint", keys.TaintName(t), t.Value, strings.Join(managers, ", ")})
 		}
 	}
 	conditions := written.Conditions(node)

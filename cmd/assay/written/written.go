@@ -65,7 +65,7 @@ func valuesOf(node *corev1.Node, kind keys.Kind) map[string]string {
 		return Conditions(node)
 	case keys.Taint:
 		for _, t := range node.Spec.Taints {
-			out[t.Key+":"+string(t.Effect)] = t.Value
+			out[keys.TaintName(t)] = t.Value
 		}
 	case keys.Resource:
 		for name, amount := range node.Status.Capacity {
