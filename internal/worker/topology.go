@@ -425,7 +425,7 @@ func (t *Topology) restarted() bool {
 	}
 	before := t.socket
 	t.socket = info
-	return before != nil && !(os.SameFile(before, info) && before.ModTime().Equal(info.ModTime()))
+	return before != nil && (!os.SameFile(before, info) || !before.ModTime().Equal(info.ModTime()))
 }
 
 // failed logs an error once, and returns the delay until the next attempt. A kubelet that is busy with other clients is not an error.

@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -187,6 +189,32 @@ func TestSocketWithTheNumberOfTheOldOne(t *testing.T) {
 			t.Error("not everything is read after the kubelet has created its socket again")
 		}
 	})
+}
+
+// TestChangesOfTheKubeletsDirectoriesAreEvents: a socket of the kubelet, one of a device plugin, and the state of a manager.
+func TestChangesOfTheKubeletsDirectoriesAreEvents(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("files are watched on Linux only")
+	}
+	l := newLoop(t, 0)
+	l.opt.DevicePlugins, l.opt.StateDir = t.TempDir(), t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer func() { cancel(); running.Wait() }()
+	events := l.Topology.events(ctx, &running)
+	for _, file := range []string{l.opt.Socket, filepath.Join(l.opt.DevicePlugins, "nic.sock"), filepath.Join(l.opt.StateDir, "cpu_manager_state")} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case names := <-events:
+			if !slices.Contains(names, kubeletSource) {
+				t.Errorf("%s: events %v", file, names)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("no event after %s was created", file)
+		}
+	}
 }
 
 // TestEndpointIsReadOnceInTheLifeOfAKubelet: each request of the endpoint can cost the API server two.
