@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-project/assay/cmd/assay/input"
 )
 
 // rowsPerPage is the number of rows of a table on one page: a hundred rows with nineteen columns have less than 300 kB.
@@ -166,10 +168,10 @@ func (t *table) prepare(r *http.Request, first bool) {
 // sort sorts the rows by the column. Rows without a value are last in both orders, and equal rows keep their order.
 func (t *table) sort() {
 	keys := make([]string, t.count)
-	for i := range keys {
+	input.Each(t.count, func(i int) { // a cell can need an evaluation of all rules on its node
 		c := t.cell(i, t.sorted)
 		keys[i] = cmp.Or(c.Key, c.Text)
-	}
+	})
 	slices.SortStableFunc(t.order, func(a, b int) int {
 		x, y := keys[a], keys[b]
 		if x == "" || y == "" {
