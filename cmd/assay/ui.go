@@ -120,6 +120,11 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	}
 	program, broken := w.program(ctx, w.rules)
 	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program)}
+	if !f.local || len(f.from) > 0 {
+		live := &liveWorld{worldFlags: &f.worldFlags, world: w}
+		live.client, _ = w.kept.(*cluster.Client)
+		out.Live, out.Objects = live, live.objects(ctx)
+	}
 	if broken != nil {
 		out.Notes = strings.Split(broken.Error(), "\n")
 	}

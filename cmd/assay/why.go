@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -102,31 +101,23 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	e := d.Explain(pod, f.node)
+	e, err := f.answer(cmd.Context(), c, d, pod, f.node)
+	note(cmd, err)
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return fmt.Errorf("there is no node %s", f.node)
 	}
-	var ways []serving.Way // unknown without a cluster
-	if c != nil {
-		ways, err = f.ways(cmd.Context(), c, pod)
-		note(cmd, err)
-	}
 	w := cmd.OutOrStdout()
-	var warnings []string
-	for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
-		warnings = append(warnings, fmt.Sprintf("metadata.%s[%s] %s", u.Map, u.Key, u.Message))
-	}
 	switch f.output {
 	case "text", "wide":
-		for _, text := range warnings {
+		for _, text := range e.Warnings {
 			fmt.Fprintln(w, styleOf(w).bad(printable(text+".")))
 		}
-		printWhy(w, e, ways)
+		printWhy(w, e.Explanation, e.Ways)
 		if f.output == "wide" {
 			printPerNode(w, d, pod)
 		}
 	default:
-		if err := printObject(w, f.output, explained{e, ways, warnings}); err != nil {
+		if err := printObject(w, f.output, e); err != nil {
 			return err
 		}
 	}
@@ -136,17 +127,21 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// explained is what assay why prints as an object.
-type explained struct {
-	extender.Explanation
-	// Ways is what makes the scheduler respect the requirements.
-	Ways []serving.Way `json:"ways,omitempty"`
-	// Warnings are the labels and annotations of the pod that look like those of Assay and mean nothing.
-	Warnings []string `json:"warnings,omitempty"`
+// answer says which nodes can run a pod, with the details of a node unless it is empty, and what makes the scheduler respect the pod's
+// requirements. The latter is unknown without a cluster, where the client is nil; the error is about it alone.
+func (f *worldFlags) answer(ctx context.Context, c *cluster.Client, d *extender.Decider, pod *corev1.Pod, node string) (out serving.Answer, err error) {
+	out.Explanation = d.Explain(pod, node)
+	for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.%s[%s] %s", u.Map, u.Key, u.Message))
+	}
+	if c != nil {
+		out.Ways, err = f.ways(ctx, c, pod)
+	}
+	return out, err
 }
 
 // ways returns what makes the scheduler respect the requirements of a pod.
-func (f *whyFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod) ([]serving.Way, error) {
+func (f *worldFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod) ([]serving.Way, error) {
 	installed, err := serving.Load(ctx, c)
 	if err != nil {
 		return nil, err
@@ -180,8 +175,7 @@ func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name stri
 		return c.Pod(ctx, namespace, name)
 	}
 	for i := range w.scheduling.pods {
-		if p := &w.scheduling.pods[i]; p.Name == name && cmp.Or(p.Namespace, metav1.NamespaceDefault) == namespace {
-			p.Namespace = namespace
+		if p := &w.scheduling.pods[i]; p.Name == name && p.Namespace == namespace {
 			return p, nil
 		}
 	}
@@ -194,11 +188,7 @@ func (w *world) decider(cmd *cobra.Command, c *cluster.Client) (*extender.Decide
 	note(cmd, err)
 	view := index.New()
 	for _, name := range w.fleet.Names() {
-		n := index.Node{Input: w.fleet.Input(name)}
-		if object := w.nodes[name]; object != nil {
-			n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, index.LastReady(object)
-		}
-		view.Put(n)
+		view.Put(index.NodeOf(w.fleet.Input(name), w.nodes[name]))
 	}
 	view.SetProgram(program)
 	view.SetSynced()
@@ -211,9 +201,7 @@ func (w *world) requirements(ctx context.Context, c *cluster.Client) (*podrequir
 	known := podrequirements.New(w.opt)
 	if c == nil {
 		for i := range w.scheduling.requests {
-			r := &w.scheduling.requests[i]
-			r.Namespace = cmp.Or(r.Namespace, metav1.NamespaceDefault)
-			known.PutRequest(r)
+			known.PutRequest(&w.scheduling.requests[i])
 		}
 		for i := range w.scheduling.policies {
 			known.PutPolicy(&w.scheduling.policies[i])

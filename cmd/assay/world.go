@@ -14,10 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/fleet/offline"
@@ -62,6 +64,7 @@ type world struct {
 	noDevices string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
 
 	scheduling filedScheduling              // of files
+	filed      filedObjects                 // of files
 	baselines  []assayv1alpha1.NodeBaseline // of files
 
 	sharing int // number of NodeFeatures that name feature sets
@@ -72,6 +75,15 @@ type filedScheduling struct {
 	pods     []corev1.Pod
 	requests []assayv1alpha1.NodeFeatureRequest
 	policies []assayv1alpha1.NodeFeatureSchedulingPolicy
+}
+
+// filedObjects are the objects in files that outcomes do not depend on, which assay ui shows.
+type filedObjects struct {
+	groups     []nfdv1alpha1.NodeFeatureGroup
+	shapes     []assayv1alpha1.NodeShape
+	sets       []assayv1alpha1.NodeFeatureSet
+	topologies []topologyv1alpha2.NodeResourceTopology
+	events     []corev1.Event
 }
 
 // want selects the parts of the world that a command needs, so that it does not read all nodes to show one.
@@ -191,13 +203,13 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		c.sets, c.err = featureSets(c.file)
 	})
-	var sets []assayv1alpha1.NodeFeatureSet
+	sets := &w.filed.sets
 	for i, c := range all {
 		if c.err != nil {
 			return c.err
 		}
 		w.publish(paths[i], c.published)
-		sets = append(sets, c.sets...)
+		*sets = append(*sets, c.sets...)
 		if len(c.file.Problems) > 0 {
 			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
 		}
@@ -224,7 +236,7 @@ func (w *world) readFiles(names []string, want want) error {
 			return fmt.Errorf("there is no node %s in these files", want.node)
 		}
 	}
-	return resolve(w.objects.Published, sets)
+	return resolve(w.objects.Published, *sets)
 }
 
 // publish adds features from a file. Features without a node are assigned to a node with the name of the file.
@@ -253,13 +265,25 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		w.namespace(&ns)
 		return err
 	case "Pod":
-		return collect(d, &w.scheduling.pods)
+		err := collect(d, &w.scheduling.pods)
+		inNamespace(&w.scheduling.pods[len(w.scheduling.pods)-1].ObjectMeta)
+		return err
 	case manifest.KindRequest:
-		return collect(d, &w.scheduling.requests)
+		err := collect(d, &w.scheduling.requests)
+		inNamespace(&w.scheduling.requests[len(w.scheduling.requests)-1].ObjectMeta)
+		return err
 	case manifest.KindPolicy:
 		return collect(d, &w.scheduling.policies)
 	case manifest.KindBaseline:
 		return collect(d, &w.baselines)
+	case manifest.KindGroup:
+		return collect(d, &w.filed.groups)
+	case manifest.KindShape:
+		return collect(d, &w.filed.shapes)
+	case topologyv1alpha2.NodeResourceTopologyGVK.Kind:
+		return collect(d, &w.filed.topologies)
+	case "Event":
+		return collect(d, &w.filed.events)
 	case "ResourceSlice":
 		return collect(d, &w.objects.Slices)
 	case "Node":
@@ -283,6 +307,9 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 	}
 	return nil
 }
+
+// inNamespace gives an object without a namespace the one that kubectl would apply it in.
+func inNamespace(m *metav1.ObjectMeta) { m.Namespace = cmp.Or(m.Namespace, metav1.NamespaceDefault) }
 
 // collect decodes a document and appends its object to a list.
 func collect[T any](d *manifest.Document, list *[]T) error {

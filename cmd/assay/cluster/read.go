@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -380,7 +381,19 @@ func (c *Client) ConfigMap(ctx context.Context, namespace, name string) (*corev1
 
 // NodeEvents returns the Events of a Node.
 func (c *Client) NodeEvents(ctx context.Context, node string) ([]corev1.Event, error) {
-	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,involvedObject.name=" + node}})
+	return c.EventsOf(ctx, "Node", "", node)
+}
+
+// EventsOf returns the Events of an object, of any namespace if namespace is empty.
+func (c *Client) EventsOf(ctx context.Context, kind, namespace, name string) ([]corev1.Event, error) {
+	query := url.Values{"fieldSelector": {"involvedObject.kind=" + kind + ",involvedObject.name=" + name}}
+	return list[corev1.Event](ctx, c, within("/api/v1", namespace, "events"), query)
+}
+
+// List returns all objects of a resource, decoded as T. It returns an error for which IsNotFound is true if the cluster does not have the
+// kind.
+func List[T any](ctx context.Context, c *Client, resource schema.GroupVersionResource) ([]T, error) {
+	return list[T](ctx, c, "/apis/"+resource.GroupVersion().String()+"/"+resource.Resource, nil)
 }
 
 // EventsOfNodes returns the Events of all Nodes with a reason.

@@ -33,13 +33,17 @@ type nodePage struct {
 	States  []nodeState
 	Outcome outcome
 	Foreign *table
-	Traces  []trace
+	// Live is what the cluster says about the node.
+	Live   *nodeLive
+	Traces []trace
 	// MoreTraces is the number of rules that are not shown, Matched the number of rules that match.
 	MoreTraces, Matched, Rules int
 	Tree                       tree
 }
 
-func (p *nodePage) tables() []*table { return []*table{p.Outcome.Outputs, p.Outcome.Asked, p.Foreign} }
+func (p *nodePage) tables() []*table {
+	return append([]*table{p.Outcome.Outputs, p.Outcome.Asked, p.Foreign}, p.Live.tables()...)
+}
 
 // nodeState is a state column with its value.
 type nodeState struct {

@@ -78,6 +78,8 @@ func (n navigationItem) Has(page string) bool {
 var navigation = []navigationItem{
 	{"fleet", "Nodes", []string{"node", "compare"}},
 	{"rules", "Rules", []string{"rule"}},
+	{"pods", "Pods", []string{"pod"}},
+	{"objects", "Objects", []string{"object"}},
 	{"playground", "Playground", nil},
 }
 
@@ -186,6 +188,10 @@ func isPage(address string) bool {
 		slices.ContainsFunc(navigation, func(n navigationItem) bool { return n.Has(u.Path) })
 }
 
+// partHeader is set by the script of the pages when it asks for a part that changes while the user types: what is read from the cluster
+// is then left out.
+const partHeader = "Assay-Part"
+
 // home shows the list of nodes, or the node if there is only one.
 func (s *Server) home(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
@@ -226,6 +232,9 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	name := r.URL.Query().Get("name")
 	if p := newNodePage(r.Context(), d, name, r.URL.Query().Get("q")); p != nil {
+		if r.Header.Get(partHeader) == "" {
+			p.Live = newNodeLive(r.Context(), d, d.node(name))
+		}
 		s.show(w, r, http.StatusOK, "node", name, p)
 		return
 	}
@@ -241,6 +250,7 @@ func (s *Server) rule(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	name := r.URL.Query().Get("name")
 	if p := newRulePage(d, name); p != nil {
+		p.Changes = d.ruleChanges(r.Context(), name)
 		s.show(w, r, http.StatusOK, "rule", p.Name, p)
 		return
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/manifest"
 )
 
 const (
@@ -139,11 +141,14 @@ type rulePage struct {
 	Nearest            []near
 	// Searched is the number of kinds of nodes that were searched for the closest ones, Kinds the number of all kinds.
 	Searched, Kinds int
+	Changes         *changes // nil for a built-in rule
 
 	parts []rulePart
 }
 
-func (p *rulePage) tables() []*table { return []*table{p.Parts, p.Conditions, p.Matched, p.Unmatched} }
+func (p *rulePage) tables() []*table {
+	return append([]*table{p.Parts, p.Conditions, p.Matched, p.Unmatched}, p.Changes.tables()...)
+}
 
 // rulePart is one rule of the object.
 type rulePart struct {
@@ -275,4 +280,13 @@ func (p *rulePage) near(n near) {
 		return
 	}
 	p.Nearest[i].Same += 1 + n.Same
+}
+
+// ruleChanges reads what changed a rule object.
+func (d *data) ruleChanges(ctx context.Context, name string) *changes {
+	i := slices.IndexFunc(d.Rules, func(r Rule) bool { return r.Object.Name == name })
+	if i < 0 || d.Rules[i].BuiltIn {
+		return nil
+	}
+	return d.changesOf(ctx, manifest.KindRule, "nodefeaturerule", &d.Rules[i].Object.ObjectMeta, "assay rules get "+shellWord(name))
 }

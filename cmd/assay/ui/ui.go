@@ -32,6 +32,10 @@ type Snapshot struct {
 	// Rules are in evaluation order. Program contains the compiled rules.
 	Rules   []Rule
 	Program *rules.Program
+	// Objects are the other objects with pages.
+	Objects Objects
+	// Live reads what only the page of one object shows; nil for a machine without a cluster.
+	Live Live
 	// Notes describe what could not be read or compiled.
 	Notes []string
 	// Describe returns the name of a device, or "" if it is unknown. It may be nil.
@@ -201,11 +205,7 @@ func (d *data) fleet() *index.Index {
 		d.nodes = index.New()
 		d.nodes.SetProgram(d.Program)
 		for i := range d.Nodes {
-			n := index.Node{Input: d.Nodes[i].Input}
-			if object := d.Nodes[i].Object; object != nil {
-				n.Labels, n.Annotations = object.Labels, object.Annotations
-			}
-			d.nodes.Put(n)
+			d.nodes.Put(index.NodeOf(d.Nodes[i].Input, d.Nodes[i].Object))
 		}
 		d.nodes.SetSynced()
 	})

@@ -2,6 +2,8 @@ package index
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules"
 )
 
 // LastReady returns when a Node was last ready, in seconds since 1970, as the Seen value of a Node whose publisher has no Lease; 0:
@@ -19,4 +21,13 @@ func LastReady(n *corev1.Node) int64 {
 		}
 	}
 	return 0
+}
+
+// NodeOf returns a Node of an index from the input of rules for it and its Node object, which may be nil.
+func NodeOf(in rules.Input, object *corev1.Node) Node {
+	n := Node{Input: in}
+	if object != nil {
+		n.Labels, n.Annotations, n.Seen = object.Labels, object.Annotations, LastReady(object)
+	}
+	return n
 }

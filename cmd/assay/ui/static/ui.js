@@ -16,7 +16,7 @@ function live(form) {
     const address = form.getAttribute("action") + (post ? "" : "?" + fields);
     for (const id of parts) document.getElementById(id).setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(address, { method: form.method, body: post ? fields : undefined, signal: own.signal });
+      const response = await fetch(address, { method: form.method, body: post ? fields : undefined, signal: own.signal, headers: { "Assay-Part": "1" } });
       const next = new DOMParser().parseFromString(await response.text(), "text/html");
       replace(parts, next);
       if (!post) history.replaceState(null, "", address);
@@ -155,6 +155,15 @@ document.querySelectorAll("form[data-live]").forEach(live);
 document.querySelectorAll("#refresh").forEach(refreshing);
 setInterval(ages, 1000);
 document.querySelectorAll("textarea").forEach(editor);
+
+// Buttons with data-copy copy a command. Without this file they are hidden.
+document.querySelectorAll("button[data-copy]").forEach((button) => {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  });
+});
 
 // The key / goes to the search field of the page, or to that of all pages. Escape leaves it.
 document.addEventListener("keydown", (event) => {

@@ -1,0 +1,240 @@
+package ui
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/rules/requirements"
+)
+
+func query(text string) string { return url.QueryEscape(text) }
+
+// podsPage is the list of pods that wait for a node.
+type podsPage struct {
+	Unknown string
+	Table   *table
+}
+
+func (p *podsPage) tables() []*table { return some(p.Table) }
+
+func podAddress(namespace, name string) string {
+	return "pod?namespace=" + query(namespace) + "&name=" + query(name)
+}
+
+func newPodsPage(ctx context.Context, d *data) *podsPage {
+	p := &podsPage{}
+	if d.Live == nil {
+		p.Unknown = "Pods are read from a cluster or from files."
+		return p
+	}
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	list, err := d.Live.Waiting(ctx)
+	if err != nil {
+		p.Unknown = err.Error()
+		return p
+	}
+	// Pods that require features are first: the page is about them.
+	slices.SortStableFunc(list, func(a, b corev1.Pod) int {
+		if x, y := asked(&a) != "", asked(&b) != ""; x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	p.Table = newTable("pods", "Pods without a node", slices.Concat(
+		columns(columnText, "Pod", "Namespace", "Requires features with", "Scheduler", "The scheduler says"), columns(columnValue, "Age")),
+		len(list), func(row, column int) cell { return d.waiting(&list[row], column) })
+	p.Table.Empty = "No pod waits for a node. Enter the name of a pod to see which nodes have the features that it requires."
+	return p
+}
+
+// waiting returns the cell of a pod without a node.
+func (d *data) waiting(pod *corev1.Pod, column int) cell {
+	switch column {
+	case 0:
+		return link(pod.Name, podAddress(pod.Namespace, pod.Name))
+	case 1:
+		return plain(pod.Namespace)
+	case 2:
+		return plain(asked(pod))
+	case 3:
+		return plain(pod.Spec.SchedulerName)
+	case 4:
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return plain(c.Message)
+			}
+		}
+		return plain("")
+	}
+	return d.age(pod.CreationTimestamp)
+}
+
+// asked names the labels, annotations and node selectors with which a pod requires features; "" if it does not, apart from policies.
+func asked(pod *corev1.Pod) string {
+	var out []string
+	if name := pod.Labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
+		out = append(out, assayv1alpha1.FeatureRequestLabel+"="+name)
+	}
+	for _, key := range requirements.AnnotationKeys {
+		if pod.Annotations[key] != "" {
+			out = append(out, key)
+		}
+	}
+	for key := range pod.Spec.NodeSelector {
+		if namespace, _, _ := strings.Cut(key, "/"); namespace == assayv1alpha1.RequestLabelNamespace {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+// podPage is the page of a pod: what assay why says about it.
+type podPage struct {
+	Namespace, Name, Node string
+	Unknown               string
+	Pod                   *corev1.Pod
+	Why                   *serving.Answer
+	Asked                 string
+	// Request is the address of the page of the request that the pod names.
+	Request string
+	// Reasons are what other nodes lack, Sample nodes that meet the requirements, Details the requirements on the node that was asked for.
+	Reasons, Sample, Details *table
+	Changes                  *changes
+}
+
+func (p *podPage) tables() []*table {
+	return append(some(p.Details, p.Reasons, p.Sample), p.Changes.tables()...)
+}
+
+// Verdict returns the answer in one sentence.
+func (p *podPage) Verdict() string {
+	switch e := &p.Why.Explanation; {
+	case e.Problem != "":
+		return e.Problem
+	case len(e.Origins) == 0:
+		return fmt.Sprintf("The pod requires no features: all %s can run it, as far as features decide.", plural(e.Nodes, "node"))
+	default:
+		return fmt.Sprintf("%s of %s meet its requirements.", thousands(e.Matching), plural(e.Nodes, "node"))
+	}
+}
+
+// Good reports whether a node meets the requirements.
+func (p *podPage) Good() bool { return p.Why.Problem == "" && p.Why.Matching > 0 }
+
+// newPodPage returns the page of a pod, or nil if the pod does not exist.
+func newPodPage(ctx context.Context, d *data, namespace, name, node string) *podPage {
+	p := &podPage{Namespace: namespace, Name: name, Node: node}
+	if d.Live == nil {
+		p.Unknown = "Pods are read from a cluster or from files."
+		return p
+	}
+	reading, cancel := context.WithTimeout(ctx, liveTimeout)
+	defer cancel()
+	pod, why, err := d.Live.Why(reading, d.fleet(), namespace, name, node)
+	switch {
+	case err != nil:
+		p.Unknown = err.Error()
+		return p
+	case pod == nil:
+		return nil
+	}
+	p.Pod, p.Why, p.Asked = pod, why, asked(pod)
+	if request := pod.Labels[assayv1alpha1.FeatureRequestLabel]; request != "" {
+		p.Request = kindByID("nodefeaturerequests").address(namespace, request)
+	}
+	p.answer()
+	p.Changes = d.changesOf(ctx, "Pod", "pod", &pod.ObjectMeta, "assay why pod "+shellWord(namespace+"/"+name))
+	return p
+}
+
+// answer fills the tables.
+func (p *podPage) answer() {
+	if len(p.Why.Origins) > 0 {
+		p.Sample = unlessEmpty(nodeList("nodes", "Nodes that meet the requirements", p.Why.Sample))
+	}
+	var reasons, details [][]cell
+	for _, m := range p.Why.Missing {
+		such := cell{}
+		if len(m.Sample) > 0 {
+			such = link(m.Sample[0], podAddress(p.Namespace, p.Name)+"&node="+query(m.Sample[0]))
+		}
+		reasons = append(reasons, []cell{plain(m.Reason), number(m.Nodes), such})
+	}
+	for _, f := range p.Why.Findings {
+		kind, result := plain("required"), plain("met").as("good")
+		if f.Weight > 0 {
+			kind = plain(fmt.Sprintf("preferred, weight %d", f.Weight))
+		}
+		if !f.Met {
+			result = plain(f.Why).as("bad")
+		}
+		details = append(details, []cell{plain(f.Origin), kind, result})
+	}
+	p.Reasons = unlessEmpty(tableOf("lacks", "What the other nodes lack", slices.Concat(
+		columns(columnText, "Reason"), columns(columnCount, "Nodes"), columns(columnText, "Such as")), reasons))
+	p.Details = unlessEmpty(tableOf("details", "On node "+p.Node, columns(columnText, "Requirements of", "Kind", "Result"), details))
+}
+
+func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
+	d := s.current()
+	s.show(w, r, http.StatusOK, "pods", "Pods", newPodsPage(r.Context(), d))
+}
+
+func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
+	d := s.current()
+	q := r.URL.Query()
+	namespace, name := q.Get("namespace"), q.Get("name")
+	if before, after, ok := strings.Cut(name, "/"); ok && (namespace == "" || namespace == corev1.NamespaceDefault) {
+		namespace, name = before, after
+	}
+	if namespace == "" {
+		namespace = corev1.NamespaceDefault
+	}
+	if p := newPodPage(r.Context(), d, namespace, name, q.Get("node")); p != nil {
+		s.show(w, r, http.StatusOK, "pod", name, p)
+		return
+	}
+	s.missing(w, r, "There is no pod "+namespace+"/"+name+" here.", "pods", "Pods that wait")
+}
+
+func (s *Server) objects(w http.ResponseWriter, r *http.Request) {
+	d := s.current()
+	k := kindsOfObjects[0]
+	if id := r.URL.Query().Get("kind"); id != "" {
+		if k = kindByID(id); k == nil {
+			s.missing(w, r, "There is no kind "+id+" here.", "objects", "Objects")
+			return
+		}
+	}
+	s.show(w, r, http.StatusOK, "objects", k.Title, newObjectsPage(d, k))
+}
+
+func (s *Server) object(w http.ResponseWriter, r *http.Request) {
+	d := s.current()
+	q := r.URL.Query()
+	k := kindByID(q.Get("kind"))
+	if k == nil {
+		s.missing(w, r, "There is no kind "+q.Get("kind")+" here.", "objects", "Objects")
+		return
+	}
+	p, meta := newObjectPage(d, k, q.Get("namespace"), q.Get("name"))
+	if p == nil {
+		s.missing(w, r, "There is no "+k.Kind+" "+strings.TrimPrefix(q.Get("namespace")+"/"+q.Get("name"), "/")+" here.", "objects?kind="+k.id, k.Title)
+		return
+	}
+	p.Changes = d.changesOf(r.Context(), k.Kind, k.id, meta)
+	s.show(w, r, http.StatusOK, "object", q.Get("name"), p)
+}

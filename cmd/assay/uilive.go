@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"golang.org/x/sync/errgroup"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/extender"
+	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/rules/manifest"
+)
+
+// liveWorld reads what the pages of assay ui show in addition to nodes and rules. It implements ui.Live.
+type liveWorld struct {
+	*worldFlags
+	world  *world
+	client *cluster.Client // nil: files
+}
+
+// known returns a list, or why it is unknown.
+func known[T any](kind string, list []T, err error) ui.Kind[T] {
+	switch {
+	case err == nil:
+		return ui.Kind[T]{Items: list}
+	case cluster.IsNotFound(err):
+		return ui.Kind[T]{Unknown: "the cluster has no kind " + kind + ", because its CustomResourceDefinition is not installed."}
+	}
+	return ui.Kind[T]{Unknown: err.Error()}
+}
+
+// objects reads the objects that have pages. A kind that cannot be read is unknown.
+func (l *liveWorld) objects(ctx context.Context) (out ui.Objects) {
+	if l.client == nil {
+		w := l.world
+		return ui.Objects{
+			Requests: ui.Kind[assayv1alpha1.NodeFeatureRequest]{Items: w.scheduling.requests},
+			Policies: ui.Kind[assayv1alpha1.NodeFeatureSchedulingPolicy]{Items: w.scheduling.policies},
+			Groups:   ui.Kind[nfdv1alpha1.NodeFeatureGroup]{Items: w.filed.groups}, Baselines: ui.Kind[assayv1alpha1.NodeBaseline]{Items: w.baselines},
+			Shapes: ui.Kind[assayv1alpha1.NodeShape]{Items: w.filed.shapes}, Sets: ui.Kind[assayv1alpha1.NodeFeatureSet]{Items: w.filed.sets},
+		}
+	}
+	var group errgroup.Group
+	of := assayv1alpha1.GroupVersion
+	read(ctx, &group, l.client, &out.Requests, of.WithResource("nodefeaturerequests"), manifest.KindRequest)
+	read(ctx, &group, l.client, &out.Policies, of.WithResource("nodefeatureschedulingpolicies"), manifest.KindPolicy)
+	read(ctx, &group, l.client, &out.Groups, nfdv1alpha1.GroupVersion.WithResource("nodefeaturegroups"), manifest.KindGroup)
+	read(ctx, &group, l.client, &out.Baselines, of.WithResource("nodebaselines"), manifest.KindBaseline)
+	read(ctx, &group, l.client, &out.Shapes, assayv1alpha1.NodeShapeResource, manifest.KindShape)
+	group.Go(func() error {
+		// The features themselves are large, and are those of the nodes.
+		list, err := cluster.List[struct {
+			metav1.ObjectMeta `json:"metadata"`
+			Status            assayv1alpha1.NodeFeatureSetStatus `json:"status"`
+		}](ctx, l.client, assayv1alpha1.NodeFeatureSetResource)
+		sets := make([]assayv1alpha1.NodeFeatureSet, len(list))
+		for i := range list {
+			sets[i].ObjectMeta, sets[i].Status = list[i].ObjectMeta, list[i].Status
+		}
+		out.Sets = known(manifest.KindSet, sets, err)
+		return nil
+	})
+	_ = group.Wait()
+	return out
+}
+
+// read reads all objects of a kind.
+func read[T any](ctx context.Context, group *errgroup.Group, c *cluster.Client, into *ui.Kind[T], resource schema.GroupVersionResource, kind string) {
+	group.Go(func() error {
+		list, err := cluster.List[T](ctx, c, resource)
+		*into = known(kind, list, err)
+		return nil
+	})
+}
+
+// Events implements ui.Live.
+func (l *liveWorld) Events(ctx context.Context, kind, namespace, name string) ([]corev1.Event, error) {
+	if l.client != nil {
+		return l.client.EventsOf(ctx, kind, namespace, name)
+	}
+	if len(l.world.filed.events) == 0 {
+		return nil, fmt.Errorf("there are no Events in %s; add those that kubectl get events -A -o yaml prints", l.world.where)
+	}
+	var out []corev1.Event
+	for i := range l.world.filed.events {
+		if of := &l.world.filed.events[i].InvolvedObject; of.Kind == kind && of.Name == name && (namespace == "" || of.Namespace == namespace) {
+			out = append(out, l.world.filed.events[i])
+		}
+	}
+	return out, nil
+}
+
+// Waiting implements ui.Live.
+func (l *liveWorld) Waiting(ctx context.Context) (out []corev1.Pod, err error) {
+	list := l.world.scheduling.pods
+	if l.client != nil {
+		if list, err = l.client.PendingPods(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for i := range list {
+		if p := list[i]; p.Spec.NodeName == "" {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Why implements ui.Live.
+func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name, node string) (*corev1.Pod, *serving.Answer, error) {
+	pod, err := l.world.pod(ctx, l.client, namespace, name)
+	if cluster.IsNotFound(err) || l.client == nil && err != nil {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	known, err := l.world.requirements(ctx, l.client)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := l.answer(ctx, l.client, &extender.Decider{Index: nodes, Requirements: known}, pod, node)
+	if err != nil {
+		answer.Warnings = append(answer.Warnings, "What makes the scheduler respect the requirements is not known: "+err.Error())
+	}
+	return pod, &answer, nil
+}
+
+// Zones implements ui.Live.
+func (l *liveWorld) Zones(ctx context.Context, node string) (*topologyv1alpha2.NodeResourceTopology, error) {
+	if l.client != nil {
+		out, err := l.client.Topology(ctx, node)
+		if cluster.IsNotFound(err) { // the topology of nodes is off by default
+			return nil, nil
+		}
+		return out, err
+	}
+	for i := range l.world.filed.topologies {
+		if t := &l.world.filed.topologies[i]; t.Name == node {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
