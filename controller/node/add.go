@@ -84,11 +84,11 @@ type Options struct {
 	Nudge bool
 }
 
-// Disable excludes kinds of outputs, and Startup is the taint of new nodes.
-type (
-	Disable = decide.Disable
-	Startup = decide.Startup
-)
+// Disable excludes kinds of outputs.
+type Disable = decide.Disable
+
+// Startup is the taint that keeps pods away from a new node until its features are known.
+type Startup = decide.Startup
 
 // Losses configure the taint of nodes that no longer have what their pods require.
 type Losses struct {

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/record"
@@ -115,11 +113,6 @@ func TestAConfirmationOnAnyDeploymentCounts(t *testing.T) {
 	if c.look(t.Context()); confirmed != 1 {
 		t.Error("a confirmation counts twice")
 	}
-}
-
-// quantities returns one resource.
-func quantities(resourceName, amount string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceName(resourceName): resource.MustParse(amount)}
 }
 
 // TestTheStateOfAnObjectThatIsNotActive distinguishes deleted objects from those that may give keys again.

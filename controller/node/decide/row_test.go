@@ -70,24 +70,6 @@ type rowDecision struct {
 	Memory                    *Memory             `json:",omitzero"` // unless it is as before
 }
 
-// newRow returns the row of a pass.
-func newRow(p Pass, d Decision) row {
-	s, n := p.Settings, p.Node
-	return row{
-		Settings: rowSettings{
-			Record: s.Policy.Record, KeepForeign: s.Policy.KeepForeign, Taints: s.Policy.Taints, FailTaint: s.FailTaint, LossTaint: s.LossTaint,
-			Disable: s.Disable, Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready, Requests: s.Requests, Nudge: s.Nudge,
-		},
-		Now: p.Now.UTC(),
-		Node: rowNode{
-			ResourceVersion: n.ResourceVersion, Created: n.CreationTimestamp.UTC(), Labels: n.Labels, Annotations: n.Annotations, Taints: n.Spec.Taints,
-			Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable, Conditions: n.Status.Conditions, Boot: n.Status.NodeInfo.BootID,
-		},
-		Rules: p.Rules, Keys: d.keys, Features: p.Features, Losses: p.Losses, Memory: p.Memory, Seen: p.Memory.Given != nil, Evidence: p.Evidence,
-		Decision: newRowDecision(p, d),
-	}
-}
-
 // pass returns the pass of a row.
 func (r *row) pass() Pass {
 	s := r.Settings
