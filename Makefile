@@ -268,6 +268,11 @@ bench-scale: build ## Measure what a fleet costs a real control plane: NODES=100
 	go build -o bin/scale ./test/scale
 	bin/scale -nodes $(NODES) -save bin/scale-$(NODES).json $(SCALE_FLAGS)
 
+.PHONY: bench-baselines
+bench-baselines: build ## Plant seven deviants in a fleet of NODES=1000 real publishers, and measure how fast a NodeBaseline names them: NODES=5000
+	go build -o bin/scale ./test/scale
+	bin/scale -nodes $(NODES) -baselines -rules 10 -shared -save bin/baselines-$(NODES).json
+
 .PHONY: bench-fleets
 bench-fleets: build ## Measure all fleets of docs/scale.md, for an hour on a quiet machine with 20 GB: prints Markdown
 	go build -o bin/scale ./test/scale

@@ -23,17 +23,18 @@ import (
 
 // options are the flags.
 type options struct {
-	nodes    int
-	rules    int
-	shapes   int
-	changes  int
-	idle     time.Duration
-	parallel int
-	shared   bool
-	slices   bool
-	manager  string // path of assay-manager
-	progress io.Writer
-	done     func(*result) // called after each phase; can be nil
+	nodes     int
+	rules     int
+	shapes    int
+	changes   int
+	idle      time.Duration
+	parallel  int
+	shared    bool
+	slices    bool
+	baselines bool
+	manager   string // path of assay-manager
+	progress  io.Writer
+	done      func(*result) // called after each phase; can be nil
 }
 
 // ruleCounts are the numbers of rules of the benchmarks.
@@ -58,6 +59,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 32, "`number` of workers that publish for the first time at once")
 	flag.BoolVar(&o.shared, "shared", false, "publish large features as NodeFeatureSets")
 	flag.BoolVar(&o.slices, "slices", false, "publish the devices of a DRA driver on each node, and measure a rule that reads them in place of other changes")
+	flag.BoolVar(&o.baselines, "baselines", false, fmt.Sprintf("measure a NodeBaseline instead: seven deviants, a restart, a repair and an upgrade; for numbers of nodes that %d divides", baselineUnit))
 	flag.BoolVar(&both, "both", false, "measure whole objects, then shared sets, each on a control plane of its own, and print ratios")
 	flag.StringVar(&o.manager, "manager", "bin/assay-manager", "`path` of assay-manager")
 	flag.StringVar(&out.format, "o", "", "output format: json, markdown, or empty for a table")
@@ -67,6 +69,13 @@ func main() {
 	if flag.NArg() > 0 || out.print() == nil || o.nodes < 1 || o.parallel < 1 || o.shapes < 0 || !slices.Contains(ruleCounts, o.rules) {
 		fmt.Fprintln(os.Stderr, "scale: invalid arguments: use flags only, -o json, -o markdown or none, positive numbers, and 10, 100 or 500 rules")
 		os.Exit(2)
+	}
+	if o.baselines {
+		if o.nodes%baselineUnit != 0 || o.nodes < minBaselineNodes || o.shapes > 0 || o.slices {
+			fmt.Fprintf(os.Stderr, "scale: invalid arguments: -baselines needs at least %d nodes, a number that %d divides, and neither -shapes nor -slices\n", minBaselineNodes, baselineUnit)
+			os.Exit(2)
+		}
+		o.shapes = baselineTypes
 	}
 	modes := []bool{o.shared}
 	if both {

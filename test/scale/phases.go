@@ -48,6 +48,8 @@ type phase struct {
 	do func(context.Context, *phaseResult) error
 	// prepare runs before, unmeasured; can be nil.
 	prepare func(context.Context) error
+	// check is called with the result; can be nil.
+	check func(*phaseResult) error
 }
 
 // phases returns the phases in order. No more nodes change than can lose labels within some minutes: the controller would hold the
@@ -180,6 +182,9 @@ func (s *scale) phase(ctx context.Context, p phase) error {
 	_, _ = fmt.Fprintln(s.progress, r.line())
 	if s.done != nil {
 		s.done(s.result)
+	}
+	if p.check != nil {
+		return p.check(r)
 	}
 	return nil
 }

@@ -165,7 +165,7 @@ func (r *result) shapeWrites() (all, idle int) {
 // interesting reports whether requests to a resource are printed in the table; JSON has all.
 func interesting(resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
-	return resource == "nodes" || resource == "resourceslices" || resource == assayv1alpha1.NodeShapeResource.Resource || strings.HasPrefix(resource, "nodefeature")
+	return resource == "nodes" || resource == "resourceslices" || resource == assayv1alpha1.NodeShapeResource.Resource || resource == assayv1alpha1.NodeBaselineResource.Resource || strings.HasPrefix(resource, "nodefeature")
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.0f", float64(bytes)/1e6) }

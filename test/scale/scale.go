@@ -68,7 +68,11 @@ func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error
 		return nil, err
 	}
 	defer func() { s.fleet.End(s.nodes) }()
-	for _, p := range s.phases() {
+	phases := s.phases
+	if s.baselines {
+		phases = s.baselinePhases
+	}
+	for _, p := range phases() {
 		if err := s.phase(ctx, p); err != nil {
 			return s.result, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
 		}
@@ -109,7 +113,11 @@ func (s *scale) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.fleet = &fleet.Fleet{Namespace: namespace, Content: hosts.content, FirstValue: firstValue, Share: s.shared, Parallel: s.parallel}
+	content := hosts.content
+	if s.baselines {
+		content = equal(content)
+	}
+	s.fleet = &fleet.Fleet{Namespace: namespace, Content: content, FirstValue: firstValue, Share: s.shared, Parallel: s.parallel}
 	if s.fleet.Config, err = publish.FromKubeconfig(s.Kubeconfig); err != nil {
 		return err
 	}
@@ -212,6 +220,9 @@ func keptRule() *nfdv1alpha1.NodeFeatureRule {
 	return r
 }
 
+// instanceType returns the instance type of a node, of so many.
+func instanceType(number, types int) string { return fmt.Sprintf("type-%d", number%types) }
+
 // createNodes creates Nodes with new names, and tokens of their workers.
 func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error) {
 	progress := s.counter("create Nodes", count)
@@ -219,7 +230,7 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 	for i := range nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", s.created)}}
 		if s.shapes > 0 {
-			n.Labels = map[string]string{corev1.LabelInstanceTypeStable: fmt.Sprintf("type-%d", s.created%s.shapes)}
+			n.Labels = map[string]string{corev1.LabelInstanceTypeStable: instanceType(s.created, s.shapes)}
 		}
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
