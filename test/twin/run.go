@@ -93,6 +93,9 @@ func (w *world) compare(ctx context.Context, h *history, r *result, s state, don
 		if err := w.evaluateAll(ctx, s); err != nil {
 			return err
 		}
+		if err := w.baselineIsRight(ctx, s); err != nil {
+			return err
+		}
 	}
 	for _, n := range w.nodes {
 		r.compared += len(keysOf(s.nodes["/"+n.name]))

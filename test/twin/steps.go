@@ -54,6 +54,7 @@ var steps = []step{
 	{"workers restart", 2, (*world).restartWorkers},
 	{"all watches are lost", 2, (*world).loseWatches},
 	{"an object is being deleted", 1, (*world).markDeleted},
+	{"the NodeBaseline is edited", 1, (*world).editBaseline},
 }
 
 // takeStep makes a random change.

@@ -76,6 +76,7 @@ type world struct {
 	edits    map[string][]time.Time // of nodes and rules, see calm
 	rules    map[string]ruleForm    // that exist
 	created  int                    // rules so far, for their names
+	limit    int                    // of the NodeBaseline
 	kubelets map[string]string
 	restarts map[string]int
 	served   time.Time // when webhook and extender were started; they do not know what was deleted before
@@ -203,6 +204,13 @@ func (w *world) createObjects(ctx context.Context) error {
 		if err := w.furnish(ctx, n); err != nil {
 			return err
 		}
+	}
+	b, err := w.baseline(8)
+	if err != nil {
+		return err
+	}
+	if err := w.client.Create(ctx, b); err != nil {
+		return err
 	}
 	order := w.draw.Perm(len(ruleForms))
 	for i := range w.ruleCount {
