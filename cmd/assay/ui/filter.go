@@ -40,10 +40,9 @@ type clause struct {
 
 // term is a condition on a node: a requirement, or a test.
 type term struct {
-	// from and to are its position in the filter, name the name of the feature or label and where it ends.
+	// from and to are its position in the filter, name the name of the feature or label.
 	from, to   int
 	name       word
-	nameEnd    int
 	label      bool
 	op         nfdv1alpha1.MatchOp
 	values     []word

@@ -144,7 +144,7 @@ func plural(n int, noun string) string {
 
 // show renders a view in the layout, or one of its tables as a file.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, title string, v any) {
-	d, since, failed, took := s.state()
+	d, since, took, failed := s.state()
 	if t, ok := v.(tabled); ok {
 		list := t.tables()
 		for i, t := range list {
@@ -206,11 +206,12 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	q := r.URL.Query()
 	p := newFleetPage(d, fleetQuery{q.Get("filter"), q.Get("columns"), q.Get("by")})
-	if p.FilterError == "" {
+	switch {
+	case p.FilterError == "":
 		s.show(w, r, http.StatusOK, "fleet", "Nodes", p)
-	} else if q.Has("format") {
+	case q.Has("format"):
 		http.Error(w, "the filter is not valid: "+p.FilterError, http.StatusBadRequest)
-	} else {
+	default:
 		s.show(w, r, http.StatusBadRequest, "fleet", "Nodes", p)
 	}
 }

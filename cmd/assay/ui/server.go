@@ -189,11 +189,11 @@ func (s *Server) current() *data {
 	return d
 }
 
-// state returns the data of the pages, the start and the error of a reload, and how long the last one took.
-func (s *Server) state() (d *data, since time.Time, failed error, took time.Duration) {
+// state returns the data of the pages, the start of a reload, how long the last one took, and its error.
+func (s *Server) state() (d *data, since time.Time, took time.Duration, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.data, s.since, s.failed, s.took
+	return s.data, s.since, s.took, s.failed
 }
 
 // reload reads a new Snapshot, unless a reload is running. Until it completes, pages show the old one.
