@@ -89,6 +89,9 @@ func newWorld(t *tape, log logr.Logger) *world {
 	if w.devices {
 		w.readDevices()
 	}
+	if w.declares {
+		w.declare()
+	}
 	for i := range w.nodes {
 		w.addNode(nodeName(i))
 		w.publish(nodeName(i))
@@ -334,6 +337,7 @@ func (w *world) wait() {
 			w.noteSet(c)
 		}
 		w.check.change(c)
+		w.check.baseline(c)
 		w.check.published(c)
 		if c.Resource.Name == "leases" {
 			if w.holder = c.By; below(c.New, "spec")["holderIdentity"] == "" {
