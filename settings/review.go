@@ -15,17 +15,17 @@ func Names() []string { return keysOf(Default()).Names() }
 
 // Review returns the errors and warnings of a configuration file: the controller starts with it if there is no error. Scheduling says that
 // the flags of the controller set the feature gate FeatureScheduling.
-func Review(data []byte, scheduling bool) []config.Problem {
+func Review(data []byte, scheduling bool) []yamltree.Problem {
 	s := Default()
 	if scheduling {
 		s.FeatureGates[GateScheduling] = true
 	}
 	out := config.Check(data, keysOf(s))
 	for _, line := range lines(errors.Join(s.Check(), s.CheckLosses())) {
-		out = append(out, at(data, config.Problem{Message: line}))
+		out = append(out, at(data, yamltree.Problem{Severity: yamltree.Error, Code: "invalid", Message: line}))
 	}
 	for _, line := range s.advice() {
-		out = append(out, at(data, config.Problem{Message: line, Warning: true}))
+		out = append(out, at(data, yamltree.Problem{Severity: yamltree.Warning, Code: "suspicious", Message: line}))
 	}
 	return out
 }
@@ -38,7 +38,7 @@ func lines(err error) []string {
 }
 
 // at sets the position of a problem to that of the first key of the file that its message names.
-func at(data []byte, p config.Problem) config.Problem {
+func at(data []byte, p yamltree.Problem) yamltree.Problem {
 	p.Line = 1
 	text := yamltree.Parse(data, yamltree.Options{})
 	if len(text.Documents) == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/rules/yamltree"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -37,7 +38,7 @@ func TestWarnsAboutSettingsThatMatchNothing(t *testing.T) {
 		case want == "" && len(found) > 0:
 			t.Errorf("%s: %v", file, found)
 		case want == "":
-		case len(found) != 1 || !found[0].Warning || !strings.HasPrefix(found[0].Message, want):
+		case len(found) != 1 || found[0].Severity != yamltree.Warning || !strings.HasPrefix(found[0].Message, want):
 			t.Errorf("%s: got %v, want a warning %s", file, found, want)
 		}
 	}

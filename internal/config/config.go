@@ -62,7 +62,7 @@ func Load(file, standard, options string, keys func() Keys) (warnings []string, 
 func Read(origin string, data []byte, keys Keys) (warnings []string, err error) {
 	var errs []error
 	for _, p := range Check(data, keys) {
-		if text := origin + ":" + p.String(); p.Warning {
+		if text := origin + ":" + p.String(); p.Severity == yamltree.Warning {
 			warnings = append(warnings, text)
 		} else {
 			errs = append(errs, errors.New(text))
@@ -71,28 +71,10 @@ func Read(origin string, data []byte, keys Keys) (warnings []string, err error) 
 	return warnings, errors.Join(errs...)
 }
 
-// Problem is an error or a warning about a configuration. A program does not start with an error.
-type Problem struct {
-	yamltree.Position
-	Path, Message string // the path of the key; empty for problems of the whole document
-	Warning       bool
-}
-
-// String returns line:column: path: message.
-func (p Problem) String() string {
-	if p.Path == "" {
-		return fmt.Sprintf("%s: %s", p.Position, p.Message)
-	}
-	return fmt.Sprintf("%s: %s: %s", p.Position, p.Path, p.Message)
-}
-
-// Check is like Read and returns the problems: those of the syntax first.
-func Check(data []byte, keys Keys) []Problem {
-	r := &reader{}
+// Check is like Read and returns the problems: those of the syntax first. A program does not start with an error.
+func Check(data []byte, keys Keys) []yamltree.Problem {
 	text := yamltree.Parse(data, limits)
-	for _, p := range text.Problems {
-		r.problems = append(r.problems, Problem{Position: p.Position, Message: p.Message})
-	}
+	r := &reader{problems: text.Problems}
 	if len(text.Documents) > 0 {
 		if root := text.Documents[0].Content[0]; !yamltree.IsNull(root) {
 			r.section(root, "", keys)
@@ -106,17 +88,17 @@ func Check(data []byte, keys Keys) []Problem {
 
 // reader collects errors and warnings.
 type reader struct {
-	problems []Problem
+	problems []yamltree.Problem
 	errs     int // the number of errors among the problems
 }
 
 func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {
 	r.errs++
-	r.problems = append(r.problems, Problem{Position: yamltree.At(n), Path: path, Message: fmt.Sprintf(format, args...)})
+	r.problems = append(r.problems, yamltree.Problem{Position: yamltree.At(n), Severity: yamltree.Error, Code: "invalid", Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) warnf(n *yaml.Node, path, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Position: yamltree.At(n), Path: path, Message: fmt.Sprintf(format, args...), Warning: true})
+	r.problems = append(r.problems, yamltree.Problem{Position: yamltree.At(n), Severity: yamltree.Warning, Code: "suspicious", Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // expected reports a value of the wrong type.

@@ -331,7 +331,7 @@ scope: s
 sensitive: true
 featureSources: "^ns/"
 minimumVersion: 1.0.0
-rulesFrom: [{secretKeyRef: {name: n, key: k}}]
+rulesFrom: [{secretKeyRef: {name: source, key: k}}]
 rules:
 - name: x
   labels: {a: b}
@@ -349,8 +349,8 @@ rules:
   loop: "{@a.b}"
   expressions: Strict
 - name: from
-  labelsTemplateFrom: {configMapKeyRef: {name: n, key: k}}
-  varsTemplateFrom: {configMapKeyRef: {name: n, key: k}}
+  labelsTemplateFrom: {configMapKeyRef: {name: source, key: k}}
+  varsTemplateFrom: {configMapKeyRef: {name: source, key: k}}
 `
 	base, err := ParseYAML("base", []byte(full))
 	if err != nil {
@@ -364,7 +364,7 @@ rules:
 	if err := json.Unmarshal(Canonical(spec), &have); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range fieldsOf(specType) {
+	for _, f := range fieldsOf(reflect.TypeFor[nfdv1alpha1.NodeFeatureRuleSpec]()) {
 		if _, ok := have[f.name]; !ok && f.name != "basedOn" {
 			t.Errorf("this test's base has no %s", f.name)
 		}

@@ -130,12 +130,12 @@ func TestAssembleYAMLKeepsCommentsInBraces(t *testing.T) {
 
 // TestACommentUnfoldsAllBracesAroundIt: the encoder would write the outer ones in a form that parsers reject.
 func TestACommentUnfoldsAllBracesAroundIt(t *testing.T) {
-	doc := mustParse(t, "m", "rules: [{name: a, vars: {x: \"1\", # first\n  y: \"2\"}, labels: {b: \"2\"}}]\n")
+	doc := mustParse(t, "m", "rules: [{name: a, vars: {x: \"1\", # first\n  z: \"2\"}, labels: {b: \"2\"}}]\n")
 	out, err := AssembleYAML([]*YAML{doc}, nil, YAMLOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "rules:\n  - name: a\n    vars:\n      x: \"1\" # first\n      y: \"2\"\n    labels: {b: \"2\"}\n"
+	want := "rules:\n  - name: a\n    vars:\n      x: \"1\" # first\n      z: \"2\"\n    labels: {b: \"2\"}\n"
 	if diff := cmp.Diff(want, encode(t, out.Root)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -221,7 +221,7 @@ func TestAssembleYAMLKeepsNames(t *testing.T) {
 func TestAssembleYAMLInTwoSteps(t *testing.T) {
 	docs := yamlDocs{
 		"f": mustParse(t, "f", "{kind: NodeFeatureRuleTemplate, spec: {basedOn: [{name: c, exclude: [x]}], rules: [{name: '*', labels: {f: '1'}}, {name: s, labels: {f: '1'}}]}}"),
-		"c": mustParse(t, "c", "{priority: 3, rules: [{name: s, vars: {c: '1'}}, {name: x}, {name: y}]}"),
+		"c": mustParse(t, "c", "{priority: 3, rules: [{name: s, vars: {c: '1'}}, {name: x}, {name: z}]}"),
 	}
 	docs["cluster:c"] = docs["c"]
 	main := mustParse(t, "m", "{kind: NodeFeatureRule, spec: {basedOn: [f], rules: [{name: s, labels: {m: '1'}}]}}")
@@ -345,11 +345,11 @@ rules:
 		t.Fatal("no error")
 	}
 	want := []string{
-		"f.yaml:2:1: spec.phse: unknown field; did you mean phase?",
-		"f.yaml:6:3: spec.rules[0].lables: unknown field; did you mean labels?",
-		"f.yaml:7:49: spec.rules[0].conditions[0].arg: unknown field; did you mean args?",
-		"f.yaml:8:72: spec.rules[0].matchFeatures[0].matchExpressions[anything].values: unknown field; did you mean value?",
-		"f.yaml:9:3: spec.rules[0].completelyDifferent: unknown field",
+		"f.yaml:2:1: spec.phse: unknown field \"phse\"; did you mean phase?",
+		"f.yaml:6:3: spec.rules[0].lables: unknown field \"lables\"; did you mean labels?",
+		"f.yaml:7:49: spec.rules[0].conditions[0].arg: unknown field \"arg\"; did you mean args?",
+		"f.yaml:8:72: spec.rules[0].matchFeatures[0].matchExpressions[anything].values: unknown field \"values\"; did you mean value?",
+		"f.yaml:9:3: spec.rules[0].completelyDifferent: unknown field \"completelyDifferent\"",
 	}
 	var list Errors
 	if errors.As(err, &list); len(list) != len(want) {
@@ -364,7 +364,7 @@ rules:
 
 func TestAssembleYAMLChecksTypes(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"a number as label":  {"{rules: [{name: x, labels: {a: 1}}]}", "spec.rules[0].labels[a]: expected a string, found a number; quote it"},
+		"a number as label":  {"{rules: [{name: x, labels: {a: 1}}]}", "spec.rules[0].labels[a]: expected a string, found the number 1; quote it: \"1\""},
 		"a text as number":   {"{priority: high}", "spec.priority: expected a number, found a string"},
 		"a map as list":      {"{rules: {name: x}}", "spec.rules: expected a list, found a map"},
 		"a text as rule":     {"{rules: [x]}", "expected a map of fields, found a string"},

@@ -5,10 +5,6 @@
 package manifest
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/rules/yamltree"
@@ -17,43 +13,20 @@ import (
 // Position is a line and column of a file.
 type Position = yamltree.Position
 
-// Severity is the severity of a Problem.
-type Severity string
+// Problem is an error or a warning about a file.
+type Problem = yamltree.Problem
 
-// The severities: errors for input that Assay rejects, warnings for valid input that is probably not intended.
+// Severity is the severity of a Problem.
+type Severity = yamltree.Severity
+
+// The severities.
 const (
-	Error   Severity = "error"
-	Warning Severity = "warning"
+	Error   = yamltree.Error
+	Warning = yamltree.Warning
 )
 
-// Problem is an error or a warning about a file.
-type Problem struct {
-	Position
-	Severity Severity
-	// Code identifies the kind of problem, for tools that filter: syntax, duplicate-key, unknown-field, type, …
-	Code string
-	// Path is the path of the field, such as spec.rules[0].labels[x]. It is empty for problems of the whole file.
-	Path string
-	// Object is the kind and name of the object.
-	Object string
-	// Message describes the problem and what to write instead.
-	Message string
-}
-
-// String returns line:column: path: message.
-func (p Problem) String() string {
-	if p.Path == "" {
-		return fmt.Sprintf("%s: %s", p.Position, p.Message)
-	}
-	return fmt.Sprintf("%s: %s: %s", p.Position, p.Path, p.Message)
-}
-
 // Sort sorts problems by position.
-func Sort(list []Problem) {
-	slices.SortStableFunc(list, func(a, b Problem) int {
-		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
-	})
-}
+func Sort(list []Problem) { yamltree.Sort(list) }
 
 // File is the content of one file, split into documents.
 type File struct {

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -31,9 +32,7 @@ func Parse(name string, data []byte) *File { return ParseWithin(name, data, limi
 // ParseWithin is like Parse, with limits of the caller's choice.
 func ParseWithin(name string, data []byte, limits yamltree.Options) *File {
 	f := &File{Name: name, text: *yamltree.Parse(data, limits)}
-	for _, p := range f.text.Problems {
-		f.Problems = append(f.Problems, Problem{Position: p.Position, Severity: Error, Code: p.Code, Message: p.Message})
-	}
+	f.Problems = slices.Clone(f.text.Problems)
 	for _, d := range f.text.Documents {
 		if top := d.Content[0]; !yamltree.IsNull(top) {
 			f.document(top, "")

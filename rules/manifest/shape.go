@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -35,9 +36,19 @@ func (d *Document) DecodeNode(n *yaml.Node, path string, out any) []Problem {
 	return w.problems
 }
 
+// CheckSpec returns an error for each field of the spec of a NodeFeatureRule that is unknown or has a value of the wrong type. The spec is
+// that of a file for assay template: its bases have a notation of their own and are not checked, and templates can be in other files.
+// file returns the name of the file that a node comes from.
+func CheckSpec(spec *yaml.Node, file func(*yaml.Node) string) []Problem {
+	w := &walker{doc: newDocument(&File{}, spec, ""), fileOf: file}
+	w.walk(spec, specType, "spec")
+	return slices.DeleteFunc(w.problems, func(p Problem) bool { return p.Severity != Error })
+}
+
 // walker compares a tree with a Go type by its JSON names.
 type walker struct {
 	doc      *Document
+	fileOf   func(*yaml.Node) string // set for the spec of a file for assay template
 	problems []Problem
 	levels   []level              // structs around the current node, outermost first
 	first    map[string]*repeated // problems that later entries of a list may have too
@@ -48,9 +59,13 @@ func (w *walker) problem(n *yaml.Node, s Severity, code, path, format string, ar
 	if n == w.doc.Root {
 		at.Column = 0
 	}
-	w.problems = append(w.problems, Problem{
+	p := Problem{
 		Position: at, Severity: s, Code: code, Path: w.doc.prefix + path, Object: w.doc.Title(), Message: fmt.Sprintf(format, args...),
-	})
+	}
+	if w.fileOf != nil {
+		p.File = w.fileOf(n)
+	}
+	w.problems = append(w.problems, p)
 }
 
 // wrong records an error and marks the node, so that consequences of the error are not reported.
@@ -67,6 +82,8 @@ const Announcement = "; assay lint --fix "
 const fixable = Announcement + "writes it out"
 
 var (
+	specType       = reflect.TypeFor[nfdv1alpha1.NodeFeatureRuleSpec]()
+	sourceType     = reflect.TypeFor[nfdv1alpha1.TemplateSource]()
 	baseType       = reflect.TypeFor[nfdv1alpha1.Base]()
 	ruleType       = reflect.TypeFor[nfdv1alpha1.Rule]()
 	termType       = reflect.TypeFor[nfdv1alpha1.FeatureMatcherTerm]()
@@ -202,7 +219,7 @@ func hasValues(n *yaml.Node) bool {
 
 func (w *walker) text(n *yaml.Node, path string) *yaml.Node {
 	if n.Kind == yaml.MappingNode && n.Style&yaml.FlowStyle != 0 && !hasValues(n) {
-		source := braces(w.doc.file.text.From(yamltree.At(n)))
+		source := cmp.Or(braces(w.doc.file.text.From(yamltree.At(n))), flow(n))
 		return w.wrong(n, "type", path, "expected a string, but YAML reads { as a map; quote it: %q", source)
 	}
 	if n.Kind != yaml.ScalarNode {
@@ -308,6 +325,9 @@ func (w *walker) object(n *yaml.Node, t reflect.Type, path string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		field := strings.TrimPrefix(path+"."+key.Value, ".")
+		if w.fileOf != nil && (t == specType && key.Value == "basedOn" || t == sourceType && key.Value == "file") {
+			continue
+		}
 		ft, ok := known.types[key.Value]
 		if !ok {
 			if at, ok := w.unknown(n, key, t, known.names, field); ok {

@@ -18,7 +18,7 @@ type parser struct {
 }
 
 func (p *parser) problem(at Position, code, format string, args ...any) {
-	p.text.Problems = append(p.text.Problems, SyntaxError{Position: at, Code: code, Message: fmt.Sprintf(format, args...)})
+	p.text.Problems = append(p.text.Problems, Problem{Position: at, Severity: Error, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
 func (p *parser) chunk(c chunk) {

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,15 +40,6 @@ const (
 	CodeEncoding     = "encoding"
 )
 
-// SyntaxError is a reason why a document or a part of it cannot be parsed.
-type SyntaxError struct {
-	Position
-	// Code identifies the kind of problem, for tools that filter.
-	Code string
-	// Message describes the problem and what to write instead.
-	Message string
-}
-
 // Options limit the size of a file. 0 means unlimited.
 type Options struct {
 	// Bytes is the maximum size.
@@ -73,7 +63,7 @@ type Text struct {
 	// Documents are the document nodes that could be parsed, in order, with comments and with aliases expanded. Each has one child.
 	Documents []*yaml.Node
 	// Problems are sorted by position.
-	Problems []SyntaxError
+	Problems []Problem
 
 	lines []string
 	marks map[Position]bool // positions of separate exclamation marks
@@ -101,9 +91,7 @@ func Parse(data []byte, options Options) *Text {
 		}
 		p.chunk(c)
 	}
-	slices.SortStableFunc(t.Problems, func(a, b SyntaxError) int {
-		return cmp.Or(a.Compare(b.Position), cmp.Compare(a.Message, b.Message))
-	})
+	Sort(t.Problems)
 	return t
 }
 
@@ -111,7 +99,8 @@ func Parse(data []byte, options Options) *Text {
 func (t *Text) Err(name string) error {
 	var all []error
 	for _, p := range t.Problems {
-		all = append(all, fmt.Errorf("%s:%s: %s", name, p.Position, p.Message))
+		p.File = name
+		all = append(all, p)
 	}
 	return errors.Join(all...)
 }
@@ -144,7 +133,7 @@ func (t *Text) From(at Position) string {
 }
 
 // unclosed returns the problem if data has more opening brackets that are not closed yet than the limit.
-func unclosed(data []byte, limit int) *SyntaxError {
+func unclosed(data []byte, limit int) *Problem {
 	open, line := 0, 1
 	for _, c := range data {
 		switch c {
@@ -152,7 +141,7 @@ func unclosed(data []byte, limit int) *SyntaxError {
 			line++
 		case '[', '{':
 			if open++; limit > 0 && open > limit {
-				return &SyntaxError{Position{line, 1}, CodeLimit, fmt.Sprintf("too many brackets that are not closed: at most %d are allowed", limit)}
+				return &Problem{Position: Position{line, 1}, Severity: Error, Code: CodeLimit, Message: fmt.Sprintf("too many brackets that are not closed: at most %d are allowed", limit)}
 			}
 		case ']', '}':
 			open = max(0, open-1)
@@ -162,12 +151,12 @@ func unclosed(data []byte, limit int) *SyntaxError {
 }
 
 // unreadable returns the problem if data is not valid text.
-func unreadable(data []byte, limit int) *SyntaxError {
-	at := func(offset int, code, format string, args ...any) *SyntaxError {
+func unreadable(data []byte, limit int) *Problem {
+	at := func(offset int, code, format string, args ...any) *Problem {
 		before := data[:offset]
 		line := bytes.Count(before, []byte("\n")) + 1
 		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
-		return &SyntaxError{Position: Position{line, column}, Code: code, Message: fmt.Sprintf(format, args...)}
+		return &Problem{Position: Position{line, column}, Severity: Error, Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case limit > 0 && len(data) > limit:

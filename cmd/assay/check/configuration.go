@@ -12,7 +12,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/assay-project/assay/internal/config"
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
@@ -25,14 +24,14 @@ type program struct {
 	// file is the end of the name of the file, such as nfd-worker.conf.
 	file string
 	// review returns the problems of a file; around is the text of the manifest that contains it.
-	review func(data, around []byte) []config.Problem
+	review func(data, around []byte) []manifest.Problem
 	// recognizes reports whether a map without a kind is the configuration.
 	recognizes func(root *yaml.Node) bool
 }
 
 var worker = &program{
 	file:   "worker.conf",
-	review: func(data, _ []byte) []config.Problem { return workerconfig.Check(data) },
+	review: func(data, _ []byte) []manifest.Problem { return workerconfig.Check(data) },
 	recognizes: func(root *yaml.Node) bool {
 		n := count(root, []string{"core", "sources"})
 		return n > 0 && (n == len(root.Content)/2 || slices.ContainsFunc(workerconfig.Default().Keys().Names(), func(key string) bool {
@@ -44,7 +43,7 @@ var worker = &program{
 
 var controller = &program{
 	file: "master.conf",
-	review: func(data, around []byte) []config.Problem {
+	review: func(data, around []byte) []manifest.Problem {
 		return settings.Review(data, bytes.Contains(around, []byte(settings.GateScheduling+"=true")))
 	},
 	recognizes: func(root *yaml.Node) bool {
@@ -97,24 +96,13 @@ func (c *Checker) configuration(p *program, f *manifest.File, around []byte) []m
 	if len(data) == 0 {
 		return f.Problems // it is empty, or not text
 	}
-	var out []manifest.Problem
-	for _, found := range p.review(data, around) {
-		out = append(out, fromConfig(found))
-	}
+	out := p.review(data, around)
 	if p == worker && len(f.Documents) > 0 {
 		if list := f.Documents[0].Child("sources", "custom"); list != nil && list.Kind == yaml.SequenceNode {
 			out = append(out, ignored(review.CustomRules(f.Documents[0], list, "sources.custom", c.known))...)
 		}
 	}
 	return out
-}
-
-func fromConfig(found config.Problem) manifest.Problem {
-	p := manifest.Problem{Position: found.Position, Severity: manifest.Error, Code: "invalid", Path: found.Path, Message: found.Message}
-	if found.Warning {
-		p.Severity, p.Code = manifest.Warning, "suspicious"
-	}
-	return p
 }
 
 // ignored returns the problems of custom rules as warnings: the worker starts without these rules.
@@ -208,7 +196,7 @@ func ConfigurationErrors(data map[string]string, scheduling bool) (errs []string
 			continue
 		}
 		for _, found := range p.review([]byte(data[name]), []byte(around)) {
-			if !found.Warning {
+			if found.Severity == manifest.Error {
 				errs = append(errs, name+":"+found.String())
 			}
 		}

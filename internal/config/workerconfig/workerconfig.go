@@ -85,7 +85,7 @@ func Load(file, options string, flags Override) (s *Settings, warnings []string,
 }
 
 // Check returns the errors and warnings of a configuration: the worker starts with it if there is no error.
-func Check(data []byte) []config.Problem { return config.Check(data, Default().Keys()) }
+func Check(data []byte) []yamltree.Problem { return config.Check(data, Default().Keys()) }
 
 // Keys declares the keys of the file.
 func (s *Settings) Keys() config.Keys {
