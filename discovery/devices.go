@@ -137,7 +137,7 @@ func Hex(value string, digits int) (string, bool) {
 
 // NotA is the error of a file whose content is not of the expected kind, such as "number".
 func NotA(kind, file, value string) error {
-	return fmt.Errorf("/%s: %.40q is not a %s", file, value, kind)
+	return fmt.Errorf("/%s: invalid %s %.40q", file, kind, value)
 }
 
 // FirmwareHidden returns an error if the kernel's description of the firmware is hidden, as container runtimes do by default with an

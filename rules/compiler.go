@@ -90,7 +90,7 @@ func (c *compiler) reference(path *field.Path, value string) (*expr.Text, bool) 
 		return nil, false
 	}
 	if strings.Count(value, ".") < 2 || strings.ContainsAny(value, `"{}`) {
-		c.report.defect(path, "%q is not a valid reference; use @domain.feature.element, such as @kernel.version.major", value)
+		c.report.defect(path, "invalid reference %q: use @domain.feature.element, such as @kernel.version.major", value)
 		return nil, true
 	}
 	t, problems := expr.Compile(`{@"`+value[1:]+`"}`, expr.Strict, expr.Auto, &expr.Scope{})

@@ -161,7 +161,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 			if err := follower.Sync(ctx, mgr.GetCache()); err != nil {
 				return err
 			}
-			logf.FromContext(ctx).Info("ready", "nodes", view.Len(), "address", f.address)
+			logf.FromContext(ctx).Info("Ready", "nodes", view.Len(), "address", f.address)
 			return follower.Run(ctx)
 		},
 		server.Run,

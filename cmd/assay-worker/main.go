@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	log := opt.logger(stderr)
 	for _, w := range opt.warnings {
-		log.Warn(w)
+		log.Warn("Configuration warning", "warning", w)
 	}
 	w, err := worker.New(opt.Options, log)
 	return execute(ctx, w, err, log, "assay-worker", stdout)
@@ -64,7 +64,7 @@ func execute(ctx context.Context, w interface {
 		err = w.Run(ctx, stdout)
 	}
 	if err != nil {
-		log.Error("Stopping "+name, "error", err)
+		log.Error("Stopping because of an error", "program", name, "error", err)
 		return exitFailure
 	}
 	return exitOK

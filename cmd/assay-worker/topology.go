@@ -56,7 +56,7 @@ func runTopology(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	}
 	log := opt.logger(stderr)
 	for _, w := range opt.warnings {
-		log.Warn(w)
+		log.Warn("Configuration warning", "warning", w)
 	}
 	t, err := worker.NewTopology(opt.TopologyOptions, log)
 	return execute(ctx, t, err, log, "assay-worker topology", stdout)

@@ -87,7 +87,7 @@ func (f *schedulerConfigFlags) render() (string, error) {
 	}
 	u, err := url.Parse(f.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("--url %q is not an address such as https://assay-extender.assay-system.svc:8443", f.URL)
+		return "", fmt.Errorf("invalid --url %q: use for example https://assay-extender.assay-system.svc:8443", f.URL)
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme == "http" && (ip == nil || !ip.IsLoopback()) {
 		return "", fmt.Errorf("invalid --url %s: use https; http is allowed for loopback addresses only", f.URL)

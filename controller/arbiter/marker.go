@@ -51,7 +51,7 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 	missing := apierrors.IsNotFound(err)
 	if obstacle, err := a.obstacle(ctx, missing); err != nil || obstacle != "" {
 		if obstacle != a.obstructed && obstacle != "" {
-			logf.FromContext(ctx).Info(obstacle)
+			logf.FromContext(ctx).Info("Cannot announce that this controller reads NodeFeatureSets", "reason", obstacle)
 		}
 		a.obstructed = obstacle
 		return err
@@ -92,7 +92,7 @@ func (a *arbiter) announcedBy(ctx context.Context, stored string) (string, error
 	return a.announcer, nil
 }
 
-// obstacle returns a log message that says why workers cannot share features yet, or an empty string. A master of NFD is about to be
+// obstacle returns why workers cannot share features yet, or an empty string. A master of NFD is about to be
 // replaced: it does not read sets, and would remove the labels that depend on them. The ResourceQuota of a new installation refuses all
 // sets until Kubernetes has counted them, up to 5 minutes after it learned of their kind (--resource-quota-sync-period). Workers that
 // tried would publish inline for longer than that. Once workers share, it is not asked about again.

@@ -84,7 +84,7 @@ func (s *start) onDelete(ctx context.Context, kind client.Object, ruleName func(
 func (s *start) assembleAll(ctx context.Context) {
 	var list nfdv1alpha1.NodeFeatureRuleList
 	if err := s.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "list the rules") // the cache is already filled
+		logf.FromContext(ctx).Error(err, "Cannot list rules") // the cache is already filled
 		return
 	}
 	slices.SortFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int { return assembly.OldestFirst(&a, &b) })

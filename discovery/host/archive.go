@@ -137,7 +137,7 @@ func addLines(t *Tree, dir string, data []byte) error {
 
 func named(name string, add func()) error {
 	if !fs.ValidPath(name) || name == "." {
-		return fmt.Errorf("%q is not a file name: use for example proc/modules", name)
+		return fmt.Errorf("invalid file name %q: use for example proc/modules", name)
 	}
 	add()
 	return nil

@@ -108,7 +108,7 @@ func TestArchiveRefusesWhatItDoesNotKnow(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"form":       {"-- x (zip) --\n", `section "x (zip)": unknown form "zip"`},
 		"error":      {"-- x (error EWHAT) --\n", `section "x (error EWHAT)": unknown error "EWHAT"`},
-		"path":       {"-- /proc/x --\n", `section "/proc/x": "/proc/x" is not a file name: use for example proc/modules`},
+		"path":       {"-- /proc/x --\n", `section "/proc/x": invalid file name "/proc/x": use for example proc/modules`},
 		"line":       {"-- d/ --\nnothing\n", `section "d/": line "nothing" is neither "name: value" nor "name -> target"`},
 		"json":       {"-- host.json --\n{\"nodename\": 1}\n", `section "host.json": json: cannot unmarshal`},
 		"json field": {"-- host.json --\n{\"hostname\": \"x\"}\n", `section "host.json": json: unknown field "hostname"`},

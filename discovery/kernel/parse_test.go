@@ -134,7 +134,7 @@ func FuzzParsers(f *testing.F) {
 			}
 		}
 		if full := kernel.ParseVersion(release)["full"]; len(full) > 63 {
-			t.Errorf("full version %q is not a valid label value", full)
+			t.Errorf("invalid label value %q of the full version", full)
 		}
 	})
 }

@@ -219,7 +219,7 @@ func PageSizeName(dir string) (string, error) {
 	digits, suffixed := strings.CutSuffix(digits, "kB")
 	size, err := strconv.ParseUint(digits, 10, 32)
 	if !prefixed || !suffixed || err != nil || size == 0 {
-		return "", fmt.Errorf("%q is not a size of huge pages", dir)
+		return "", fmt.Errorf("invalid directory of huge pages %q: expected for example hugepages-2048kB", dir)
 	}
 	unit := 0
 	for ; size%1024 == 0 && unit < len(units)-1; unit++ {

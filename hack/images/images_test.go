@@ -211,7 +211,7 @@ func TestSBOMNamesWhatIsLinked(t *testing.T) {
 	for _, p := range doc.Packages {
 		names = append(names, p.Name)
 		if strings.ContainsAny(p.ID, "/@_") {
-			t.Errorf("%q is not an SPDX identifier", p.ID)
+			t.Errorf("invalid SPDX identifier %q", p.ID)
 		}
 	}
 	if want := []string{"hello", "stdlib"}; !slices.Equal(names, want) {

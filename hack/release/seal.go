@@ -180,7 +180,7 @@ func readPrivateKey(path string) (*ecdsa.PrivateKey, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %q is not an ECDSA key on P-256 without a passphrase; see docs/release.md", path, block.Type)
+	return nil, fmt.Errorf("%s: invalid key type %q: use an ECDSA key on P-256 without a passphrase, see docs/release.md", path, block.Type)
 }
 
 func readPublicKey(path string) (*ecdsa.PublicKey, error) {
@@ -197,7 +197,7 @@ func readPublicKey(path string) (*ecdsa.PublicKey, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %q is not a public ECDSA key on P-256", path, block.Type)
+	return nil, fmt.Errorf("%s: invalid key type %q: use a public ECDSA key on P-256", path, block.Type)
 }
 
 // readPEM returns the first block other than EC PARAMETERS, which older versions of openssl write before a key.

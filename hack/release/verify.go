@@ -50,7 +50,7 @@ func parseSums(text []byte) (map[string]string, error) {
 	for line := range strings.Lines(string(text)) {
 		digest, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if !ok || name != filepath.Base(name) {
-			return nil, fmt.Errorf("%s: %q is not a sum and the name of a file", sumsFile, line)
+			return nil, fmt.Errorf("%s: invalid line %q: use a sum and the name of a file", sumsFile, line)
 		}
 		sums[name] = digest
 	}

@@ -233,7 +233,7 @@ func (a *Assembler) tooOld(spec *nfdv1alpha1.NodeFeatureRuleSpec) *Error {
 	}
 	need, err := version.ParseGeneric(*spec.MinimumVersion)
 	if err != nil {
-		return &Error{reasonVersion, fmt.Sprintf("minimumVersion %q is not a version", *spec.MinimumVersion)}
+		return &Error{reasonVersion, fmt.Sprintf("invalid minimumVersion %q: use for example 0.2.0", *spec.MinimumVersion)}
 	}
 	have, err := version.ParseGeneric(a.opt.Version)
 	if err != nil || have.AtLeast(need) {

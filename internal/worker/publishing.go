@@ -90,7 +90,7 @@ func (w *Worker) observe(e publish.Event) {
 	case e.Err != nil:
 		w.log.Warn("Cannot publish the NodeFeature; retrying", "in", e.Retry.Round(time.Millisecond), "error", e.Err)
 	case e.Notice != "":
-		w.log.Warn(e.Notice, "in", e.Retry.Round(time.Millisecond))
+		w.log.Warn("Publishing has a problem", "problem", e.Notice, "in", e.Retry.Round(time.Millisecond))
 	case e.Change != publish.Unchanged:
 		w.log.Info("Published the NodeFeature", "change", string(e.Change), "bytes", e.Bytes)
 	}

@@ -257,7 +257,7 @@ func (t *Topology) observe(e publish.Event) {
 	case e.Err != nil:
 		t.log.Warn("Cannot publish the NodeResourceTopology; retrying", "in", e.Retry.Round(time.Millisecond), "error", e.Err)
 	case e.Notice != "":
-		t.log.Warn(e.Notice, "in", e.Retry.Round(time.Millisecond))
+		t.log.Warn("Publishing has a problem", "problem", e.Notice, "in", e.Retry.Round(time.Millisecond))
 	case t.undefined && e.Change != "":
 		t.undefined = false
 		t.log.Info("Published the NodeResourceTopology again", "change", string(e.Change))

@@ -80,7 +80,7 @@ func New(opt Options, log *slog.Logger) (*Worker, error) {
 // use applies a configuration.
 func (w *Worker) use(c *workerconfig.Settings, warnings []string) {
 	for _, warning := range warnings {
-		w.log.Warn(warning)
+		w.log.Warn("Configuration warning", "warning", warning)
 	}
 	if c.LogLevel != "" {
 		_ = w.opt.LogLevel.UnmarshalText([]byte(c.LogLevel)) // a level that does not exist is among the warnings

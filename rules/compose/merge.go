@@ -49,11 +49,11 @@ func fillVersion(dst **string, src *string, document string) error {
 func higherVersion(this, that, document string) (bool, error) {
 	a, err := version.Parse(this)
 	if err != nil {
-		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("%q is not a version", this), Document: document}
+		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("invalid version %q", this), Document: document}
 	}
 	b, err := version.Parse(that)
 	if err != nil {
-		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("%q is not a version", that), Document: document}
+		return false, &ValueError{Path: "minimumVersion", Problem: fmt.Sprintf("invalid version %q", that), Document: document}
 	}
 	return b.Compare(a) > 0, nil
 }

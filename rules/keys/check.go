@@ -115,7 +115,7 @@ func (p *Policy) Taint(t corev1.Taint) Verdict {
 	case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		return v
 	}
-	return refuse(v.Key, BadValue, fmt.Sprintf("the taint effect %q is unknown", t.Effect), adviseEffect(t.Effect))
+	return refuse(v.Key, BadValue, fmt.Sprintf("invalid taint effect %q", t.Effect), adviseEffect(t.Effect))
 }
 
 // TaintName returns the name of a taint among the outputs of rules: KEY:EFFECT. Taints with the same name replace each other.
@@ -142,7 +142,7 @@ func (p *Policy) ConditionType(kind string) Verdict {
 		return refuse(kind, BadName, fmt.Sprintf("the condition type %q has no namespace", kind), adviseConditionType(base))
 	}
 	if fault := faultOfKey(kind); fault != "" {
-		return refuse(kind, BadName, fmt.Sprintf("%s is not a valid %s type: %s", strconv.Quote(clip.Text(kind, maxShown)), Condition, fault),
+		return refuse(kind, BadName, fmt.Sprintf("invalid %s type %s: %s", Condition, strconv.Quote(clip.Text(kind, maxShown)), fault),
 			"write a DNS name, one slash and a name in CamelCase, such as example.com/DriverReady")
 	}
 	for _, root := range [...]string{"kubernetes.io", "k8s.io", "x-k8s.io"} {
@@ -172,7 +172,7 @@ func StartupTaint(key string) Verdict {
 		return refuse(key, BadName, fmt.Sprintf("the taint key %q has no namespace", key), "write for example "+startupTaintExample)
 	}
 	if fault := faultOfKey(key); fault != "" {
-		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s key: %s", strconv.Quote(clip.Text(key, maxShown)), Taint, fault), "")
+		return refuse(key, BadName, fmt.Sprintf("invalid %s key %s: %s", Taint, strconv.Quote(clip.Text(key, maxShown)), fault), "")
 	}
 	if namespace == assayv1alpha1.StartupTaintNamespace || within(namespace, assayv1alpha1.GroupName) {
 		return Verdict{Key: key}
@@ -190,7 +190,7 @@ func (p *Policy) name(kind Kind, name string) Verdict {
 		key = p.Qualify(name)
 	}
 	if fault := faultOfKey(key); fault != "" {
-		return refuse(key, BadName, fmt.Sprintf("%s is not a valid %s name: %s", strconv.Quote(clip.Text(name, maxShown)), kind, fault),
+		return refuse(key, BadName, fmt.Sprintf("invalid %s name %s: %s", kind, strconv.Quote(clip.Text(name, maxShown)), fault),
 			"write letters, digits, '-', '_' and '.', optionally behind a DNS name and one slash")
 	}
 	if by := p.protectedBy(key); by != "" {

@@ -64,7 +64,7 @@ func faultOfNamespace(namespace string) string {
 		if alphanumeric || c == '-' && !first && !last || c == '.' && !first && i != len(namespace)-1 {
 			continue
 		}
-		return fmt.Sprintf("the namespace %q is not a DNS name in lower case", clip.Text(namespace, maxShown))
+		return fmt.Sprintf("invalid namespace %q: use a DNS name in lower case", clip.Text(namespace, maxShown))
 	}
 	return ""
 }
@@ -108,7 +108,7 @@ func (p *Policy) checkLabelValue(v *Verdict, value string) {
 	if fault == "" {
 		return
 	}
-	*v = refuse(v.Key, BadValue, fmt.Sprintf("the value %s is not a valid label value: %s", strconv.Quote(clip.Text(value, maxShown)), fault),
+	*v = refuse(v.Key, BadValue, fmt.Sprintf("invalid label value %s: %s", strconv.Quote(clip.Text(value, maxShown)), fault),
 		"write up to 63 letters, digits, '-', '_' and '.'")
 }
 
@@ -118,7 +118,7 @@ func (p *Policy) checkQuantity(v *Verdict, text string) {
 	const advice = "write a whole number such as 4, 2k or 1Gi"
 	q, err := parseQuantity(text)
 	if err != nil {
-		*v = refuse(v.Key, BadValue, fmt.Sprintf("%s is not a quantity", strconv.Quote(clip.Text(text, maxShown))), advice)
+		*v = refuse(v.Key, BadValue, fmt.Sprintf("invalid quantity %s", strconv.Quote(clip.Text(text, maxShown))), advice)
 		return
 	}
 	if p.Strict {
@@ -130,7 +130,7 @@ func (p *Policy) checkQuantity(v *Verdict, text string) {
 	case q.CmpInt64(MaxQuantity) > 0:
 		*v = refuse(v.Key, BadValue, fmt.Sprintf("the quantity %s is larger than %d", text, int64(MaxQuantity)), advice)
 	case q.MilliValue()%1000 != 0 || !whole(q):
-		*v = refuse(v.Key, BadValue, fmt.Sprintf("the quantity %s is not a whole number", text), advice)
+		*v = refuse(v.Key, BadValue, fmt.Sprintf("invalid quantity %q: it is not a whole number", text), advice)
 	}
 }
 

@@ -165,7 +165,7 @@ func (l *linter) id(at place, name, key string, all nfdv1alpha1.MatchExpressionS
 		bare := strings.TrimPrefix(lower, "0x")
 		switch {
 		case !isHex(bare):
-			l.warn(at.value(i), warning.Suspicious, "%q is not an id: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
+			l.warn(at.value(i), warning.Suspicious, "invalid id %q: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
 			l.warn(at.value(i), warning.Suspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
@@ -195,7 +195,7 @@ func (l *linter) misplaced(path *field.Path, key, v string, vendors []string) {
 				return
 			}
 		}
-		l.warn(path, warning.Suspicious, "%s is not a class of PCI devices; did you mean device?", v)
+		l.warn(path, warning.Suspicious, "invalid class of PCI devices %s; did you mean device?", v)
 	case "device", "vendor":
 		if l.IDs == nil {
 			return

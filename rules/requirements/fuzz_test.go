@@ -71,6 +71,6 @@ func check(t *testing.T, r *requirements.Requirement, in rules.Input, matched ma
 		t.Errorf("that it holds is %t; it lacks %q and %d parts", ok, lacks, r.Unmet(in, matched))
 	}
 	if !utf8.ValidString(lacks) {
-		t.Errorf("%q is not a string for an event", lacks)
+		t.Errorf("invalid string for an event: %q", lacks)
 	}
 }

@@ -55,17 +55,17 @@ func ParseStrict(s string) (V, error) {
 	core, build, hasBuild := strings.Cut(strings.TrimPrefix(s, "v"), "+")
 	core, pre, hasPre := strings.Cut(core, "-")
 	if hasBuild && !identifiers(build, false) {
-		return V{}, fmt.Errorf("version %q: %q is not a build suffix", s, build)
+		return V{}, fmt.Errorf("version %q: invalid build suffix %q", s, build)
 	}
 	if hasPre && !identifiers(pre, true) {
-		return V{}, fmt.Errorf("version %q: %q is not a pre-release suffix", s, pre)
+		return V{}, fmt.Errorf("version %q: invalid pre-release suffix %q", s, pre)
 	}
 
 	var v V
 	for i := range 3 {
 		number, rest, more := strings.Cut(core, ".")
 		if number == "" || digits(number) != len(number) {
-			return V{}, fmt.Errorf("version %q: %q is not a number", s, number)
+			return V{}, fmt.Errorf("version %q: invalid number %q", s, number)
 		}
 		n, err := strconv.ParseUint(number, 10, 64)
 		if err != nil {

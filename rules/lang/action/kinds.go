@@ -299,7 +299,7 @@ func event(a *Action, env expr.Env, to Effects) error {
 		return err
 	}
 	if !isReason(texts[0]) {
-		return fmt.Errorf("reason: %q is not a word", texts[0])
+		return fmt.Errorf("invalid reason %q: use a word in CamelCase such as DriverFailed", texts[0])
 	}
 	text, err := a.message(env, "msg")
 	if err != nil {

@@ -285,7 +285,7 @@ func compare(v version.V, term string) (bool, error) {
 		}
 		return order >= 0 && v.Compare(high) < 0, nil
 	}
-	return false, fmt.Errorf("%q is not an operator", op)
+	return false, fmt.Errorf("invalid operator %q of a version: use =, !=, <, <=, >, >=, ~ or ^", op)
 }
 
 // next returns the first version after a range: ~1.2.3 and ~1.2 end before 1.3, ~1 before 2; ^1.2.3 ends before 2, ^0.2.3 before

@@ -51,9 +51,8 @@ func (r *Log) Report(from string, why error) {
 		return
 	}
 	r.told[key] = true
-	text := "Rejected extender request: unauthorized client"
+	r.log.Info("Rejected extender request: unauthorized client", "from", from, "why", why.Error())
 	if len(r.told) == maximum {
-		text += "; others are only counted for a while"
+		r.log.Info("Counting further rejected requests without logging them", "for", every)
 	}
-	r.log.Info(text, "from", from, "why", why.Error())
 }

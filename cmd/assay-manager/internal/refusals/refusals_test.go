@@ -33,7 +33,7 @@ func TestRefusalsAreLoggedOnceForAWhile(t *testing.T) {
 	for i := range 1000 {
 		r.Report(fmt.Sprintf("10.0.%d.%d", i/250, i%250), why)
 	}
-	if last := lines[len(lines)-1]; len(lines) != 1+maximum || !strings.Contains(last, "only counted") {
+	if last := lines[len(lines)-1]; len(lines) != 2+maximum || !strings.Contains(last, "without logging") {
 		t.Errorf("1,000 strangers make %d lines, of which the last is %q", len(lines), last)
 	}
 	registry := prometheus.NewRegistry()
