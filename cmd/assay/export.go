@@ -121,7 +121,7 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 	}
 	for _, file := range input.Manifests(paths, cmd.InOrStdin()) {
 		for _, p := range file.Problems {
-			return nil, fmt.Errorf("%s:%s", file.Name, p)
+			return nil, fmt.Errorf("%s:%w", file.Name, p)
 		}
 		for _, d := range file.Documents {
 			switch d.Kind {

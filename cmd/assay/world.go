@@ -211,7 +211,7 @@ func (w *world) readFiles(names []string, want want) error {
 		w.publish(paths[i], c.published)
 		*sets = append(*sets, c.sets...)
 		if len(c.file.Problems) > 0 {
-			return fmt.Errorf("%s:%s", c.file.Name, c.file.Problems[0])
+			return fmt.Errorf("%s:%w", c.file.Name, c.file.Problems[0])
 		}
 		for _, d := range c.file.Documents {
 			if d.Kind == "" { // features without an object

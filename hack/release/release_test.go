@@ -248,7 +248,7 @@ func TestKeysOfOtherKindsAreRefused(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ text, want string }{
 		"WithParameters": {block("EC PARAMETERS", []byte("x")) + block("EC PRIVATE KEY", small), ""},
-		"Curve":          {block("PRIVATE KEY", p384), "not an ECDSA key on P-256"},
+		"Curve":          {block("PRIVATE KEY", p384), "use an ECDSA key on P-256"},
 		"Passphrase":     {block("ENCRYPTED PRIVATE KEY", []byte("x")), "without a passphrase"},
 		"Broken":         {block("PRIVATE KEY", []byte("x")), "asn1"},
 		"NoKey":          {"hello", "no key in PEM"},

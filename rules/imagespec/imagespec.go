@@ -129,7 +129,7 @@ func Parse(name string, data []byte, known review.Known) *Document {
 func (d *Document) Err() error {
 	for _, p := range d.Problems {
 		if p.Severity == manifest.Error {
-			return fmt.Errorf("%s:%s", d.File.Name, p)
+			return fmt.Errorf("%s:%w", d.File.Name, p)
 		}
 	}
 	return nil

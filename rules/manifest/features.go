@@ -59,7 +59,7 @@ func Features(name string, data []byte, in *facts.Interner) ([]Published, error)
 	}
 	f := Parse(name, data)
 	if len(f.Problems) > 0 {
-		return nil, fmt.Errorf("%s:%s", name, f.Problems[0])
+		return nil, fmt.Errorf("%s:%w", name, f.Problems[0])
 	}
 	for _, d := range f.Documents {
 		list, err := Publish(d, in)
@@ -214,7 +214,7 @@ func DecodeObject(d *Document, out any) error {
 func Node(name string, data []byte) (*corev1.Node, error) {
 	f := Parse(name, data)
 	if len(f.Problems) > 0 {
-		return nil, fmt.Errorf("%s:%s", name, f.Problems[0])
+		return nil, fmt.Errorf("%s:%w", name, f.Problems[0])
 	}
 	for _, d := range f.Documents {
 		if d.Kind != "Node" {

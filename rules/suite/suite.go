@@ -241,7 +241,7 @@ func decodeFile(path string, out any) error {
 	var errs []error
 	for _, p := range problems {
 		if p.Severity == manifest.Error {
-			errs = append(errs, fmt.Errorf("%s:%s", path, p))
+			errs = append(errs, fmt.Errorf("%s:%w", path, p))
 		}
 	}
 	return errors.Join(errs...)

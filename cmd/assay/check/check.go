@@ -171,7 +171,7 @@ func (c *Checker) fromFile(dir, path string) (*nfdv1alpha1.NodeFeatureRuleSpec, 
 	}
 	f := manifest.Parse(path, data)
 	if len(f.Problems) > 0 {
-		return nil, fmt.Errorf("%s:%s", path, f.Problems[0])
+		return nil, fmt.Errorf("%s:%w", path, f.Problems[0])
 	}
 	for _, d := range f.Documents {
 		if d.Kind != manifest.KindTemplate && d.Kind != manifest.KindRule {
@@ -179,12 +179,12 @@ func (c *Checker) fromFile(dir, path string) (*nfdv1alpha1.NodeFeatureRuleSpec, 
 		}
 		if d.FileBases = c.Files; d.FileBases {
 			if wrong := embedTemplates(d); hasErrors(wrong) {
-				return nil, fmt.Errorf("%s:%s", path, wrong[0])
+				return nil, fmt.Errorf("%s:%w", path, wrong[0])
 			}
 		}
 		object, shape := review.Read(d)
 		if hasErrors(shape) {
-			return nil, fmt.Errorf("%s:%s", path, shape[0])
+			return nil, fmt.Errorf("%s:%w", path, shape[0])
 		}
 		spec := review.Spec(object)
 		for i := range spec.BasedOn {
