@@ -31,8 +31,8 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 )
 
-// rendered has the objects of the extender and its scheduler in the chart with the extender behind a Service. A test of the chart keeps
-// it up to date.
+// rendered has the objects of the extender and its scheduler in the chart with the extender behind a Service, and the ClusterRoles of all
+// parts. A test of the chart keeps it up to date.
 const rendered = "../../hack/chart/testdata/service/rendered.yaml"
 
 // fromChart returns an object in the rendered chart.

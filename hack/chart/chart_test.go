@@ -57,7 +57,7 @@ func TestRendersTheService(t *testing.T) {
 		var out strings.Builder
 		for _, object := range objects(t, mustRender(t, values)) {
 			component, _ := at(object, "metadata.labels.app.kubernetes.io/component").(string)
-			if slices.Contains(parts, component) {
+			if slices.Contains(parts, component) || object["kind"] == "ClusterRole" {
 				write(t, &out, object)
 			} else {
 				other = append(other, identity(object))
