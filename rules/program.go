@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -129,3 +130,44 @@ func (s *RuleSet) Reads() (out []string) {
 
 // Reads returns the names of the features that the rules read, sorted.
 func (p *Program) Reads() []string { return p.reads }
+
+// Derives returns the features that the set's rules create on nodes, in lower case and in rule order. Only sets of the phases
+// before main create features.
+func (s *RuleSet) Derives() []string {
+	var out []string
+	for _, r := range s.rules {
+		out = append(out, r.derives...)
+	}
+	return out
+}
+
+// Early reports whether the set is evaluated before main rules and can therefore change the features that they read.
+func (s *RuleSet) Early() bool { return s.phase != phaseMain }
+
+// ReadsOthers reports whether a rule of the set reads outputs of other rules.
+func (s *RuleSet) ReadsOthers() bool {
+	for _, r := range s.rules {
+		if r.readsMatched {
+			return true
+		}
+	}
+	return false
+}
+
+// publishers selects NodeFeatures by their publisher.
+type publishers struct {
+	pattern *regexp.Regexp // matches namespace/name
+}
+
+// choose returns the merged facts of the selected publishers, in the same order as all facts.
+func (p *publishers) choose(e *evaluation) facts.Source {
+	var chosen []*facts.Facts
+	for _, publisher := range e.in.Publishers {
+		if p.pattern.MatchString(publisher.Name) {
+			chosen = append(chosen, publisher.Facts)
+		}
+	}
+	src := facts.NewOverlay(facts.Merge(nil, chosen...))
+	e.showMatched(src)
+	return src
+}
