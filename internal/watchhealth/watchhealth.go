@@ -2,7 +2,7 @@
 //
 // A watch stalls if a proxy or a load balancer keeps the connection open but forwards nothing. This looks like a cluster without
 // changes. There are two ways to detect it without requests: the server answers HTTP/2 pings, and the API server sends a bookmark
-// to every watch each minute, or each other minute. A Monitor wraps the transport of a client and records when each watch last received data.
+// to every watch each minute. A Monitor wraps the transport of a client and records when each watch last received data.
 package watchhealth
 
 import (
@@ -22,8 +22,9 @@ import (
 
 const (
 	// DefaultSilence is the maximum time for which an open watch may receive nothing before it is reopened. The API server sends a
-	// bookmark each minute, and skips some of those to resources that do not change: 1.36.3 was silent for up to two minutes. An API
-	// server without a watch cache sends no bookmarks; each interval then costs one request.
+	// bookmark each minute, but skips those to resources that do not change if etcd does not report its progress (its flag
+	// --watch-progress-notify-interval, 5 s with kubeadm): Kubernetes 1.36.3 was then silent for two minutes, and sometimes more. Without
+	// a watch cache it sends no bookmarks. Each interval then costs one request.
 	DefaultSilence = 150 * time.Second
 	// DefaultPatience is the maximum time for which a watch may be closed. A restart of the API server takes less. Together with
 	// the 15 seconds in which pings detect a dead connection, data is at most half a minute old.

@@ -124,7 +124,7 @@ func TestSilentWatchIsEndedSoThatItIsOpenedAnew(t *testing.T) {
 	}
 }
 
-// TestAWatchOfWhatDoesNotChangeStaysOpen is silent for as long as Kubernetes 1.36.3 was between two bookmarks.
+// TestAWatchOfWhatDoesNotChangeStaysOpen skips every other bookmark, as Kubernetes 1.36.3 does if etcd does not report its progress.
 func TestAWatchOfWhatDoesNotChangeStaysOpen(t *testing.T) {
 	w := newWorldWith(t, 0) // the default
 	events := make(chan string)

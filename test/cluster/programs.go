@@ -41,6 +41,7 @@ func (c *Cluster) etcd(client, peer port) (Program, error) {
 		Name: kube.Etcd, Path: c.programs[kube.Etcd], Ready: ready,
 		Args: []string{
 			"--name=etcd",
+			"--watch-progress-notify-interval=5s", // as kubeadm: otherwise the API server skips bookmarks of what does not change
 			"--data-dir=" + filepath.Join(c.dir, etcdDataDir),
 			"--unsafe-no-fsync",
 			fmt.Sprintf("--quota-backend-bytes=%d", etcdQuota),
