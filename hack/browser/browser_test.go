@@ -213,8 +213,10 @@ func (b *tab) click(selector string) {
 	b.on(selector, "setTimeout(() => e.click())") // the answer arrives before the next page
 }
 
-// write replaces the text of a field, as a user who selects all and types.
+// write replaces the text of a field, as a user who selects all and types. It waits for the page's script, which handles what is typed and
+// runs when the whole page has arrived.
 func (b *tab) write(selector, text string) {
 	b.Helper()
+	b.wait(fmt.Sprintf(`document.readyState === "complete" && document.querySelector(%q) !== null`, selector))
 	b.on(selector, fmt.Sprintf(`e.focus(); e.value = %q; e.dispatchEvent(new Event("input", {bubbles: true}))`, text))
 }
