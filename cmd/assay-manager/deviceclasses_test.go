@@ -50,6 +50,6 @@ func TestReviewsKnowWhetherNodesCanHaveDevices(t *testing.T) {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
 	}})
 	if why := noDevices(old)(); why != resourceslice.ErrNotServed.Error() {
-		t.Errorf("why there are no devices: %q", why)
+		t.Errorf("the reason for missing devices: %q", why)
 	}
 }

@@ -295,7 +295,7 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 			}
 			reports := w.judge(cmd.ErrOrStderr(), list)
 			if len(reports) == 0 && output == "text" {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note: there are no NodeBaselines; assay baseline init writes one")
+				fmt.Fprintln(cmd.ErrOrStderr(), "note: no NodeBaselines found; assay baseline init writes one")
 			}
 			return printReports(cmd.OutOrStdout(), reports, output, noHeaders)
 		},
@@ -359,7 +359,7 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 			if near := manifest.Nearest(name, known); near != "" {
 				hint = "; did you mean " + near + "?"
 			}
-			return nil, nil, fmt.Errorf("there is no NodeBaseline %s%s", name, hint)
+			return nil, nil, fmt.Errorf("NodeBaseline %s not found%s", name, hint)
 		}
 		chosen = append(chosen, list[i])
 	}

@@ -204,7 +204,7 @@ func TestARuleIsEditedUntilItMatches(t *testing.T) {
 	b.says("#result", "example.com/amx")
 	b.wait(`document.querySelector("#result .word").innerText === "MATCH"`)
 	b.write("#node", "no-such-node")
-	b.says("#tree", "There is no node no-such-node")
+	b.says("#tree", "Node no-such-node not found")
 }
 
 func TestKeyboard(t *testing.T) {

@@ -126,7 +126,7 @@ func (d *data) events(list []corev1.Event) *table {
 	}
 	out := tableOf("events", "Events", slices.Concat(
 		columns(columnText, "Reason", "Type", "Message"), columns(columnValue, "Age"), columns(columnCount, "Count"), columns(columnText, "From")), rows)
-	out.Empty = "There are no Events; the API server keeps them for an hour by default."
+	out.Empty = "No Events found; the API server keeps them for an hour by default."
 	return out
 }
 

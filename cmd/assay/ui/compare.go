@@ -42,7 +42,7 @@ func newComparePage(d *data, a, b string) *comparePage {
 	p := &comparePage{A: a, B: b, Nodes: d.choices()}
 	for _, name := range []string{a, b} {
 		if name != "" && d.node(name) == nil {
-			p.Say = "There is no node " + name + " here" + cmp.Or(didYouMean(name, d.nodeNames()), ".")
+			p.Say = "Node " + name + " not found" + cmp.Or(didYouMean(name, d.nodeNames()), ".")
 		}
 	}
 	switch {

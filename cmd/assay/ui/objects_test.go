@@ -146,7 +146,7 @@ func TestPagesOfObjects(t *testing.T) {
 	want(t, s.get(t, "objects", http.StatusOK), "Requests", "amd", "arm", "Invalid", "features.assay.dev/ml.amd")
 	for id, kind := range kinds {
 		want(t, s.get(t, "objects?kind="+id, http.StatusOK), `aria-current="page"`)
-		want(t, s.get(t, "object?kind="+id+"&name=none", http.StatusNotFound), "There is no "+kind+" none here.")
+		want(t, s.get(t, "object?kind="+id+"&name=none", http.StatusNotFound), kind+" none not found.")
 	}
 	list := s.get(t, "objects?kind=nodebaselines", http.StatusOK)
 	if strings.Index(list, "firmware") > strings.Index(list, "all-alike") {
@@ -199,7 +199,7 @@ func TestPodPageAnswersWhy(t *testing.T) {
 	want(t, s.get(t, "pod?namespace=ml&name=fits", http.StatusOK), "1 of 3 nodes meet its requirements", `<a href="node?name=b">`, "no scheduler checks it", "means nothing")
 	want(t, s.get(t, "pod?name=ml/waits", http.StatusOK), "0 of 3 nodes meet", "The closest node", "cpu.model/vendor_id", "assay why pod ml/waits")
 	want(t, s.get(t, "pod?namespace=ml&name=waits&node=a", http.StatusOK), "On node a", "required")
-	want(t, s.get(t, "pod?name=none", http.StatusNotFound), "There is no pod default/none here.")
+	want(t, s.get(t, "pod?name=none", http.StatusNotFound), "Pod default/none not found.")
 }
 
 func TestNodeShowsWhatChanged(t *testing.T) {

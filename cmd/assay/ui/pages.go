@@ -239,7 +239,7 @@ func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, http.StatusOK, "node", name, p)
 		return
 	}
-	s.missing(w, r, "There is no node "+name+" here.", filterLink(name), "Nodes with this in their name or a label")
+	s.missing(w, r, "Node "+name+" not found.", filterLink(name), "Nodes with this in their name or a label")
 }
 
 func (s *Server) rules(w http.ResponseWriter, r *http.Request) {
@@ -255,7 +255,7 @@ func (s *Server) rule(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, http.StatusOK, "rule", p.Name, p)
 		return
 	}
-	s.missing(w, r, "There is no rule "+name+" here"+cmp.Or(didYouMean(name, d.ruleNames()), "."), "rules", "All rules")
+	s.missing(w, r, "Rule "+name+" not found"+cmp.Or(didYouMean(name, d.ruleNames()), "."), "rules", "All rules")
 }
 
 func (s *Server) playground(w http.ResponseWriter, r *http.Request) {

@@ -207,7 +207,7 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, http.StatusOK, "pod", name, p)
 		return
 	}
-	s.missing(w, r, "There is no pod "+namespace+"/"+name+" here.", "pods", "Pods that wait")
+	s.missing(w, r, "Pod "+namespace+"/"+name+" not found.", "pods", "Pods that wait")
 }
 
 func (s *Server) objects(w http.ResponseWriter, r *http.Request) {
@@ -215,7 +215,7 @@ func (s *Server) objects(w http.ResponseWriter, r *http.Request) {
 	k := kindsOfObjects[0]
 	if id := r.URL.Query().Get("kind"); id != "" {
 		if k = kindByID(id); k == nil {
-			s.missing(w, r, "There is no kind "+id+" here.", "objects", "Objects")
+			s.missing(w, r, "Kind "+id+" not found.", "objects", "Objects")
 			return
 		}
 	}
@@ -227,12 +227,12 @@ func (s *Server) object(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	k := kindByID(q.Get("kind"))
 	if k == nil {
-		s.missing(w, r, "There is no kind "+q.Get("kind")+" here.", "objects", "Objects")
+		s.missing(w, r, "Kind "+q.Get("kind")+" not found.", "objects", "Objects")
 		return
 	}
 	p, meta := newObjectPage(d, k, q.Get("namespace"), q.Get("name"))
 	if p == nil {
-		s.missing(w, r, "There is no "+k.Kind+" "+strings.TrimPrefix(q.Get("namespace")+"/"+q.Get("name"), "/")+" here.", "objects?kind="+k.id, k.Title)
+		s.missing(w, r, k.Kind+" "+strings.TrimPrefix(q.Get("namespace")+"/"+q.Get("name"), "/")+" not found.", "objects?kind="+k.id, k.Title)
 		return
 	}
 	p.Changes = d.changesOf(r.Context(), k.Kind, k.id, meta)

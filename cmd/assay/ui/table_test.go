@@ -240,5 +240,5 @@ func TestCompareShowsOnlyDifferences(t *testing.T) {
 	want(t, s.get(t, "compare?a=a&b=c", http.StatusOK), "The nodes have the same features, outputs and matching rules.")
 	want(t, s.get(t, "compare?a=a", http.StatusOK), "Choose two nodes.")
 	want(t, s.get(t, "compare?a=a&b=a", http.StatusOK), "Choose two different nodes.")
-	want(t, s.get(t, "compare?a=a&b=none", http.StatusOK), "There is no node none here")
+	want(t, s.get(t, "compare?a=a&b=none", http.StatusOK), "Node none not found")
 }

@@ -153,7 +153,7 @@ func TestNodeShowsOutputsWithTheirRulesAndFeatures(t *testing.T) {
 	if strings.Contains(page, "Intel CPU") {
 		t.Error("the search shows other elements")
 	}
-	want(t, s.get(t, "node?name=none", http.StatusNotFound), "There is no node none here.")
+	want(t, s.get(t, "node?name=none", http.StatusNotFound), "Node none not found.")
 }
 
 func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRuleShowsMatchedNodesAndTheNearest(t *testing.T) {
 	s := serve(t, snapshot(t), nil)
 	want(t, s.get(t, "rules", http.StatusOK), `<a href="rule?name=vendor">`, `<td class="num"><bdi>2</bdi></td>`)
 	want(t, s.get(t, "rule?name=vendor", http.StatusOK), "Matches 2 of 3 nodes", "The rules are used.", "Nearest nodes", `<a href="node?name=b">`, "found AMD")
-	want(t, s.get(t, "rule?name=vendr", http.StatusNotFound), "There is no rule vendr here; did you mean vendor?")
+	want(t, s.get(t, "rule?name=vendr", http.StatusNotFound), "Rule vendr not found; did you mean vendor?")
 }
 
 func TestFleetGroupsAndFilters(t *testing.T) {
@@ -246,7 +246,7 @@ func TestPlaygroundReviewsAndEvaluates(t *testing.T) {
 	want(t, try(strings.ReplaceAll(intel, "\n", "\r\n"), "a"), "MATCH")
 	page := try(strings.Replace(intel, "op: In", "op: Inn", 1), "a")
 	want(t, page, `<li class="error" title="`, "did you mean In?", "Not evaluated: correct the errors first.", "11:")
-	want(t, try(intel, "none"), "There is no node none here.", "choose a node")
+	want(t, try(intel, "none"), "Node none not found.", "choose a node")
 	want(t, try("", "a"), "there is no NodeFeatureRule")
 	want(t, try("}{", "a"), "error")
 	want(t, s.get(t, "playground?rule=vendor&node=b", http.StatusOK), "example.com/intel", "NO MATCH")
