@@ -2,6 +2,7 @@ package chart
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -325,6 +326,74 @@ func allows(rules []rbacv1.PolicyRule, group, resource, name, verb string) bool 
 		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb) &&
 			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
 	})
+}
+
+// wordOf is what docs/security.md calls a resource in the permissions of a part.
+var wordOf = map[string]string{
+	"nodes": "Nodes", "nodes/status": "`nodes/status`", "nodes/configz": "`nodes/configz`", "namespaces": "namespaces", "pods": "pods", "events": "Events",
+	"configmaps": "ConfigMap", "secrets": "Secret", "leases": "Lease", "deployments": "Deployments", "deviceclasses": "DeviceClasses",
+	"resourceslices": "ResourceSlices", "customresourcedefinitions": "CustomResourceDefinition", "noderesourcetopologies": "NodeResourceTopologies",
+	"mutatingwebhookconfigurations": "webhook configurations", "validatingwebhookconfigurations": "webhook configurations",
+	"tokenreviews": "TokenReviews", "subjectaccessreviews": "SubjectAccessReviews",
+	"nodefeatures": "NodeFeatures", "nodefeaturesets": "NodeFeatureSets", "nodefeaturerules": "ules", "nodefeaturegroups": "groups",
+	"nodefeatureruletemplates": "templates", "nodefeaturerequests": "equests", "nodefeatureschedulingpolicies": "policies", "nodebaselines": "baselines",
+	"nodeshapes": "NodeShapes",
+}
+
+// TestSecurityPageNamesEveryRight compares the table of permissions in docs/security.md with the roles of an installation with all parts: the
+// rows of a part name each resource that the part may read or write.
+func TestSecurityPageNamesEveryRight(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| part | may | why |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows, parts := map[string]string{}, []string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 3 {
+			continue
+		}
+		if first := strings.Trim(cells[0], "| "); first != "" {
+			parts = strings.Split(first, ", ")
+		}
+		for _, part := range parts {
+			rows[part] += cells[1] + "\n"
+		}
+	}
+	const all = `{library: [nvidia-gpu], topology: {enabled: true, collectForeign: true, kubelet: {configz: {enabled: true}}}, prometheus: {secure: {enabled: true}},
+  scheduling: {enabled: true, requests: webhook}, scheduler: {enabled: true}, worker: {ownerRefs: [ds]}, controller: {enableTaints: true},
+  extender: {enabled: true, tokenReview: true, certificateSecret: c, extraArgs: [--publisher-leases]}}`
+	checked := 0
+	for role, rules := range roles(t, objects(t, mustRender(t, set(t, all)))) {
+		_, part, _ := strings.Cut(role, "/assay-")
+		part, _, _ = strings.Cut(part, "-")
+		text := rows[part]
+		switch part {
+		case "view", "edit": // of users
+			continue
+		case "metrics":
+			text = rows["controller"]
+		case "scheduler":
+			text = rows["second scheduler"] + rows["extender"]
+		}
+		for _, rule := range rules {
+			for _, resource := range rule.Resources {
+				word := wordOf[resource]
+				if _, ok := strings.CutSuffix(resource, "/status"); ok && word == "" {
+					word = "status"
+				}
+				checked++
+				if word == "" || !strings.Contains(text, word) {
+					t.Errorf("%s may %s %s, which docs/security.md does not say of this part", role, strings.Join(rule.Verbs, ", "), resource)
+				}
+			}
+		}
+	}
+	if checked < 80 {
+		t.Errorf("only %d rights were compared", checked)
+	}
 }
 
 // TestNumberOfFeatureSetsIsLimited asks the quota, which zero leaves out.
