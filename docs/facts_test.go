@@ -2,11 +2,17 @@ package docs_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+
+	"sigs.k8s.io/yaml"
 )
 
 // written are the pages that people write, with the README.
@@ -232,3 +238,195 @@ func TestValuesInExamplesCanOccur(t *testing.T) {
 
 // wrongOnPurpose are values of examples that show a warning.
 var wrongOnPurpose = map[string]bool{"vendor=10DE": true}
+
+// TestValuesAreCalledByTheirDefaults compares the numbers that pages give for values, as in `worker.port` 8080, with the defaults of the chart.
+func TestValuesAreCalledByTheirDefaults(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, "../charts/assay/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range written(t) {
+		for _, match := range numberOfValue.FindAllStringSubmatch(read(t, file), -1) {
+			var value any = values
+			for key := range strings.SplitSeq(match[1], ".") {
+				child, _ := value.(map[string]any)
+				value = child[key]
+			}
+			found++
+			if got := fmt.Sprint(value); got != match[2] {
+				t.Errorf("%s says that %s is %s; its default is %s", file, match[1], match[2], got)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d defaults were found; how are they written now?", found)
+	}
+}
+
+// numberOfValue matches a value of the chart and its default.
+var numberOfValue = regexp.MustCompile("`([a-z]+(?:\\.[A-Za-z]+)+)`,?(?: is)? (\\d+)\\b")
+
+// workerKey matches a key of the configuration of the worker.
+var workerKey = regexp.MustCompile("`(?:worker\\.config\\.)?((?:core|sources)(?:\\.[A-Za-z]+)+)[`:=]")
+
+// TestKeysOfTheWorkerExist looks up the keys of the worker's configuration that pages name, such as `core.shareFeatures`.
+func TestKeysOfTheWorkerExist(t *testing.T) {
+	var schema map[string]any
+	if err := json.Unmarshal([]byte(read(t, "../charts/assay/values.schema.json")), &schema); err != nil {
+		t.Fatal(err)
+	}
+	config := property(property(schema, "worker"), "config")
+	found := 0
+	for _, file := range written(t) {
+		for _, match := range workerKey.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			if !hasValue(config, strings.Split(match[1], ".")) {
+				t.Errorf("%s names the key %s, which the worker does not have", file, match[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d keys were found; how are they written now?", found)
+	}
+}
+
+var (
+	// verbOfAssay matches a command of assay in a sentence or on a line of an example.
+	verbOfAssay = regexp.MustCompile("(?m)`(assay [a-z][^`\n]*)`|^ *(?:\\$ )?(assay [a-z][^\n]*)$")
+	// section matches a section of cli.md, which cmd/assay compares with the program.
+	section = regexp.MustCompile(`(?m)^## (.+)$`)
+	// flagsOfRow matches the names of a flag in the first column of a table, and flagOfCommand those of a command.
+	flagsOfRow    = regexp.MustCompile("(?m)^\\| `(?:(-[a-z]), )?(--[a-z-]+)")
+	flagOfCommand = regexp.MustCompile(`(?:^| )(--?[a-z][a-z-]*)`)
+)
+
+// TestCommandsThatPagesShowExist looks up the verbs of assay on the pages, and that each verb has the flags that it is shown with.
+func TestCommandsThatPagesShowExist(t *testing.T) {
+	verbs, text := map[string]map[string]bool{}, read(t, "cli.md")
+	starts := section.FindAllStringSubmatchIndex(text, -1)
+	for i, start := range starts {
+		end := len(text)
+		if i+1 < len(starts) {
+			end = starts[i+1][0]
+		}
+		flags := map[string]bool{"--help": true}
+		for _, row := range flagsOfRow.FindAllStringSubmatch(text[start[0]:end], -1) {
+			flags[row[1]], flags[row[2]] = true, true
+		}
+		flags["#settings"] = strings.Contains(text[start[0]:end], "(#settings)")
+		flags["#clusters"] = strings.Contains(text[start[0]:end], "(#clusters)")
+		verbs[text[start[2]:start[3]]] = flags
+	}
+	found := 0
+	for _, file := range written(t) {
+		for _, match := range verbOfAssay.FindAllStringSubmatch(read(t, file), -1) {
+			command, _, _ := strings.Cut(match[1]+match[2], " #")
+			command, _, _ = strings.Cut(command, " | ")
+			words := strings.Fields(command)
+			verb := "assay " + words[1]
+			for _, word := range words[2:] {
+				if verbs[verb+" "+word] == nil {
+					break
+				}
+				verb += " " + word
+			}
+			flags := verbs[verb]
+			found++
+			if flags == nil {
+				t.Errorf("%s shows %q, and there is no %s", file, command, verb)
+				continue
+			}
+			for _, flag := range flagOfCommand.FindAllStringSubmatch(strings.TrimPrefix(command, verb), -1) {
+				name := flag[1]
+				if !flags[name] && !(flags["#settings"] && verbs["Settings"][name]) && !(flags["#clusters"] && verbs["Clusters"][name]) {
+					t.Errorf("%s shows %q, and %s has no flag %s", file, command, verb, name)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d commands were found; how are they written now?", found)
+	}
+}
+
+// target matches a target of make in a sentence or in an example.
+var target = regexp.MustCompile("(?m)(?:`| {4}|^)make ([a-z][a-z-]*)")
+
+// TestTargetsOfMakeExist looks up the targets of make that pages name.
+func TestTargetsOfMakeExist(t *testing.T) {
+	makefile, found := "\n"+read(t, "../Makefile"), 0
+	for _, file := range everyPage(t) {
+		for _, match := range target.FindAllStringSubmatch(read(t, file), -1) {
+			found++
+			if !strings.Contains(makefile, "\n"+match[1]+":") {
+				t.Errorf("%s names make %s, which the Makefile does not have", file, match[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d targets were found; how are they written now?", found)
+	}
+}
+
+var (
+	// fileName matches a file or a directory of the repository in a sentence.
+	fileName = regexp.MustCompile("`((?:api|charts|cmd|controller|discovery|docs|examples|extender|hack|internal|library|rules|settings|test|webhook)/[\\w./{},-]+)`")
+	// testName matches a test or a benchmark in a sentence.
+	testName = regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w+)`")
+)
+
+// TestFilesAndTestsThatPagesNameExist looks up the files and the tests that pages name without a link.
+func TestFilesAndTestsThatPagesNameExist(t *testing.T) {
+	var tests strings.Builder
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			tests.WriteString(read(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range everyPage(t) {
+		text := read(t, file)
+		for _, match := range fileName.FindAllStringSubmatch(text, -1) {
+			if strings.ContainsAny(match[1], "{}") || strings.Contains(match[1], "/ID.") {
+				continue // several, or a name that the reader chooses
+			}
+			found++
+			path := strings.TrimSuffix(match[1], "/")
+			if i := strings.LastIndexByte(path, '.'); i > strings.LastIndexByte(path, '/') && unicode.IsUpper(rune(path[i+1])) {
+				path = path[:i] // the package of a name in Go
+			}
+			if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+				t.Errorf("%s names %s, which does not exist", file, match[1])
+			}
+		}
+		for _, match := range testName.FindAllStringSubmatch(text, -1) {
+			found++
+			if !strings.Contains(tests.String(), "func "+match[1]+"(") {
+				t.Errorf("%s names %s, which does not exist", file, match[1])
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d names were found; how are they written now?", found)
+	}
+}
+
+// everyPage returns the pages that people write, of all directories.
+func everyPage(t *testing.T) []string {
+	t.Helper()
+	files := written(t)
+	for _, pattern := range []string{"design/*.md", "../[A-Z]*.md", "../charts/assay/README.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	slices.Sort(files)
+	return slices.DeleteFunc(slices.Compact(files), func(file string) bool { return file == "../CHANGELOG.md" }) // of other versions
+}

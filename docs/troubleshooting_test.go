@@ -2,6 +2,7 @@ package docs_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -49,6 +50,68 @@ func TestTroubleshootingKnowsAllEvents(t *testing.T) {
 		if !strings.Contains(page, "`"+name+"`") {
 			t.Errorf("the page does not explain the event %s", name)
 		}
+	}
+}
+
+var (
+	// reasonCell matches the reasons in the second column of a table of conditions.
+	reasonCell = regexp.MustCompile("(?m)^\\| (?:`[A-Z]\\w+`)?[^|]*\\| ((?:`[A-Z]\\w+`(?:, )?)+) \\|")
+	// eventCell matches the reasons in the first column of the table of Events.
+	eventCell = regexp.MustCompile("(?m)^\\| ((?:`[A-Z]\\w+`(?:, )?)+) \\|")
+	codeSpan  = regexp.MustCompile("`([A-Z]\\w+)`")
+)
+
+// TestReasonsOfConditionsAndEventsExist looks up the reasons that the tables list in the code: one that was renamed would be searched in vain.
+func TestReasonsOfConditionsAndEventsExist(t *testing.T) {
+	code := sources(t, "../controller") + sources(t, "../internal") + sources(t, "../rules") + sources(t, "../api") + sources(t, "../cmd") + sources(t, "../discovery")
+	page := read(t, "troubleshooting.md")
+	_, events, _ := strings.Cut(page, "\n## Events\n")
+	events, _, _ = strings.Cut(events, "\n## ")
+	_, conditions, _ := strings.Cut(page, "\n## Conditions of a rule\n")
+	conditions, _, _ = strings.Cut(conditions, "\n## ")
+	var cells []string
+	for _, text := range []string{conditions, read(t, "readiness.md"), read(t, "baselines.md")} {
+		for _, match := range reasonCell.FindAllStringSubmatch(text, -1) {
+			cells = append(cells, match[1])
+		}
+	}
+	for _, match := range eventCell.FindAllStringSubmatch(events, -1) {
+		cells = append(cells, match[1])
+	}
+	found := 0
+	for _, match := range codeSpan.FindAllStringSubmatch(strings.Join(cells, " "), -1) {
+		found++
+		if !strings.Contains(code, `"`+match[1]+`"`) {
+			t.Errorf("the pages list the reason %s, which no code has", match[1])
+		}
+	}
+	if found < 80 {
+		t.Errorf("only %d reasons were found; how are they written now?", found)
+	}
+}
+
+// checkOfDoctor matches the name of a check where assay doctor reports it.
+var checkOfDoctor = regexp.MustCompile(`(?:e\.(?:report|ok)\(|check = |Check: )"([a-z]+)"`)
+
+// TestTroubleshootingKnowsAllChecksOfDoctor compares the table of checks with the code.
+func TestTroubleshootingKnowsAllChecksOfDoctor(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "troubleshooting.md"), "\n## The installation\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	listed := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if cell, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok && strings.HasPrefix(line, "| `") {
+			for name := range strings.SplitSeq(cell, ", ") {
+				listed[strings.Trim(name, "`")] = true
+			}
+		}
+	}
+	// Parts of the installation are checks too.
+	known := map[string]bool{"controller": true, "webhook": true, "extender": true, "scheduler": true, "worker": true}
+	for _, match := range checkOfDoctor.FindAllStringSubmatch(sources(t, "../cmd/assay/doctor")+read(t, "../cmd/assay/doctornodes.go"), -1) {
+		known[match[1]] = true
+	}
+	if !maps.Equal(known, listed) {
+		t.Errorf("the page lists the checks %v; assay doctor has %v", slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(known)))
 	}
 }
 

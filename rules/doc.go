@@ -2,6 +2,6 @@
 //
 // Compile compiles one object to a RuleSet and reports all of its errors at once. Link orders RuleSets into a Program. Eval applies
 // a Program to the Facts of one node and returns an Outcome. The package does not talk to a cluster or read a clock, and keeps no
-// state between nodes except for cached results. The controller, the webhook, the worker's custom rules, the scheduler extender and
+// state between nodes. The controller, the webhook, the worker's custom rules, the scheduler extender and
 // the command line all use it.
 package rules

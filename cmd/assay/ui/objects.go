@@ -94,7 +94,7 @@ func (k *kind) ID() string { return k.id }
 var kindsOfObjects = []*kind{
 	{
 		id: "nodefeaturerequests", Kind: manifest.KindRequest, Title: "Requests", namespaced: true,
-		About:   "What pods ask of their node, by name.",
+		About:   "Named sets of feature requirements for pods.",
 		columns: slices.Concat(columns(columnText, "Ready"), columns(columnCount, "Nodes"), columns(columnText, "Node label", "On loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Requests, requestObject)
@@ -102,7 +102,7 @@ var kindsOfObjects = []*kind{
 	},
 	{
 		id: "nodefeatureschedulingpolicies", Kind: manifest.KindPolicy, Title: "Policies",
-		About:   "What selected pods ask of their node without a change of their own.",
+		About:   "Feature requirements of the pods that a policy selects.",
 		columns: slices.Concat(columns(columnText, "Ready"), columns(columnCount, "Nodes"), columns(columnText, "Pods in namespaces", "Pods with labels", "On loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Policies, policyObject)
