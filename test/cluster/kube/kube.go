@@ -63,7 +63,7 @@ var (
 	}
 	core = edition{
 		tag: "core", programs: []string{Etcd, APIServer, Kubectl},
-		about: "etcd, kube-apiserver and kubectl from source: %d packages. On two cores this takes 4 to 8 minutes",
+		about: "etcd, kube-apiserver and kubectl from source: %d packages. On two cores this takes 3 to 8 minutes",
 	}
 )
 
