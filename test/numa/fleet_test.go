@@ -111,9 +111,8 @@ func TestManyPublishers(t *testing.T) {
 		t.Fatal(err)
 	}
 	began = time.Now()
-	p.until("published after the restart", int64(3*n))
+	p.all("3") // a write whose response was lost is not counted: the publisher finds the object as it should be
 	p.t.Logf("all have published %.1f s after the API server was ready again, with %d failed attempts", time.Since(began).Seconds(), p.failed.Load())
-	p.all("3")
 	if measured == "" {
 		return // each watch is opened again within half a minute, and later if the API server rejects it
 	}
