@@ -51,7 +51,7 @@ func (t *featureTable) print(f *nfdv1alpha1.Features) {
 		}
 	}
 	if len(none) > 0 {
-		t.words("nothing in", "", none)
+		t.words("empty", clip.Count(len(none), "feature"), none)
 	}
 }
 
