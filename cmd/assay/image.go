@@ -136,6 +136,9 @@ func noManifest(image *registry.Image, p platform) error {
 	for _, d := range image.Platforms {
 		have = append(have, platformOf(d).String())
 	}
+	if len(have) == 0 {
+		return fmt.Errorf("the image has no manifest for %s: its index is empty", p)
+	}
 	return fmt.Errorf("the image has no manifest for %s; it has %s", p, strings.Join(have, ", "))
 }
 

@@ -139,8 +139,8 @@ func (r *Reconciler) features(state inputs.State) decide.Features {
 	if err := r.inputs.LeftOutOwn(state); err != nil {
 		f.LeftOut = err.Error()
 		var missing *featuresets.MissingError
-		if errors.As(err, &missing) {
-			f.MissingSets = append([]string{}, missing.Sets...)
+		if errors.As(err, &missing) && missing.Bytes == 0 { // otherwise it is too large, and its sets may all exist
+			f.MissingSets = missing.Sets
 		}
 	}
 	if r.settings.Nudge {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -43,8 +44,13 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 			over, why = over+1, left.Err
 			continue
 		}
-		if featuresets.IsMissing(left.Err) {
-			r.events.Eventf(node, corev1.EventTypeWarning, "FeatureSetsMissing", "NodeFeature %s: %v", left.Object.Publisher(), left.Err)
+		var missing *featuresets.MissingError
+		if errors.As(left.Err, &missing) {
+			reason := "FeatureSetsMissing"
+			if missing.Bytes > 0 {
+				reason = "NodeFeatureTooLarge"
+			}
+			r.events.Eventf(node, corev1.EventTypeWarning, reason, "NodeFeature %s: %v", left.Object.Publisher(), left.Err)
 			continue
 		}
 		logf.FromContext(ctx).Error(left.Err, "Ignoring invalid NodeFeature", "object", left.Object.Publisher())

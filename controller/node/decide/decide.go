@@ -54,8 +54,8 @@ func (f Failure) String() string { return f.Rule + ": " + f.Message }
 type Features struct {
 	// Worker is the object of the node's worker, the last one seen while Held; nil: there is none, or it is left out.
 	Worker *Worker
-	// LeftOut is why the worker's object is left out; empty: it is not. MissingSets are the NodeFeatureSets that it lacks if that is why,
-	// else nil.
+	// LeftOut is why the worker's object is left out; empty: it is not. MissingSets are the NodeFeatureSets that it lacks; none: that is not
+	// why.
 	LeftOut     string
 	MissingSets []string
 	// Held is the rest of the time for which the features of the worker's deleted object count; 0: the object exists, or does not count any more.

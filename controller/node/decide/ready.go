@@ -2,10 +2,13 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -56,7 +59,7 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 	}
 	if now := p.Node.Status.NodeInfo.BootID; now != "" && now != boot {
 		if missing := worker.MissingSets; missing != "" {
-			return unready(ReadySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", missing), false
+			return setsMissing(strings.Split(missing, ",")), false
 		}
 		return unready(ReadyStaleBoot, "The worker has not published features since the node rebooted: they are of boot %s, the node runs boot %s.", boot, now), false
 	}
@@ -92,14 +95,16 @@ func (p *Pass) judgeNothing(have *corev1.NodeCondition) (want *corev1.NodeCondit
 	switch {
 	case have != nil && f.Unknown && have.Status == corev1.ConditionTrue && have.Message == applied(p.Node.Status.NodeInfo.BootID).Message:
 		return nil, true // it was ready before this process started, and has not booted since
-	case f.MissingSets != nil:
-		return unready(ReadySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(f.MissingSets, ", ")), false
+	case len(f.MissingSets) > 0:
+		return setsMissing(f.MissingSets), false
+	case f.LeftOut != "" && f.Unknown && f.Held == 0: // the object is there, and too large
+		return unreadable(f.LeftOut), false
 	case have == nil && !p.Settings.Startup.on(p.Node):
 		return nil, false
 	case have != nil && f.Unknown:
 		return nil, true
 	case f.LeftOut != "":
-		return unready(ReadyNoFeatures, "The worker's object cannot be read: %s.", f.LeftOut), false
+		return unreadable(f.LeftOut), false
 	}
 	return unready(ReadyNoFeatures, "The node's worker has not published a NodeFeature. Check its pod on the node."), false
 }
@@ -124,6 +129,19 @@ func applied(boot string) *corev1.NodeCondition {
 	return &corev1.NodeCondition{
 		Status: corev1.ConditionTrue, Reason: ReadyApplied, Message: "All rules are applied to the features of boot " + boot + ".",
 	}
+}
+
+// setsMissing returns the condition of a node whose worker's object names sets that do not exist.
+func setsMissing(sets []string) *corev1.NodeCondition {
+	if slices.Contains(sets, assayv1alpha1.PrunedFeatureSets) {
+		return unready(ReadySetsMissing, "The API server dropped spec.featureSets of the worker's object: install the CustomResourceDefinition nodefeatures.%s of Assay again.",
+			nfdv1alpha1.GroupName)
+	}
+	return unready(ReadySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(sets, ", "))
+}
+
+func unreadable(why string) *corev1.NodeCondition {
+	return unready(ReadyNoFeatures, "The worker's object cannot be read: %s.", why)
 }
 
 func unready(reason, format string, args ...any) *corev1.NodeCondition {
