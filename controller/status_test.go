@@ -3,11 +3,14 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -215,6 +218,47 @@ func TestAConflictIsAnEvent(t *testing.T) {
 	w.condition(low, nfdv1alpha1.ConditionConflicted, "True")
 	w.condition(low, nfdv1alpha1.ConditionReady, "True")
 	w.event("low", "RuleConflicted", "high/a keeps it, low/b loses it")
+}
+
+// TestAFlappingOutputIsInTheStatus: Flapping does not change Ready, names nodes and keys, and ends with the process that held the change.
+func TestAFlappingOutputIsInTheStatus(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	f := w.publish(w.namespace, "n1", "n1", M{"link": "0"}, nil)
+	r := w.rule("flaps", `{rules: [{name: l, labels: {example.com/link: "@test.attr.link"}, matchFeatures: [{feature: test.attr}]}]}`)
+	calm := w.rule("calm", `{rules: [{name: c, labels: {example.com/calm: "1"}}]}`)
+	m := w.start()
+	w.condition(r, nfdv1alpha1.ConditionReady, "True")
+	n := 0
+	testkit.Eventually(t, "condition Flapping", func(ctx context.Context) error {
+		n++
+		body := fmt.Sprintf(`{"spec":{"features":{"attributes":{"test.attr":{"elements":{"link":"%d"}}}}}}`, n)
+		if err := w.Patch(ctx, f, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
+			return err
+		}
+		if err := w.Get(ctx, client.ObjectKeyFromObject(r), r); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(r.Status.Conditions, nfdv1alpha1.ConditionFlapping)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "ChangesHeld" || !strings.Contains(c.Message, "on 1 node, ") || !strings.Contains(c.Message, ": n1: label example.com/link") {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		if ready := meta.FindStatusCondition(r.Status.Conditions, nfdv1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue {
+			return fmt.Errorf("Ready is %+v", ready)
+		}
+		if nodes, rules := gauge(t, "assay_nodes_flapping"), gauge(t, "assay_rules", "Flapping", "True"); nodes < 1 || rules != 1 {
+			return fmt.Errorf("the metrics count %v nodes and %v rules", nodes, rules)
+		}
+		return nil
+	})
+	w.condition(calm, nfdv1alpha1.ConditionHealthy, "True")
+	if c := meta.FindStatusCondition(calm.Status.Conditions, nfdv1alpha1.ConditionFlapping); c != nil {
+		t.Errorf("a rule whose outputs are stable has %+v", c)
+	}
+	m.stop()
+	w.start()
+	w.labels("n1", M{"example.com/link": strconv.Itoa(n)})
+	w.condition(r, nfdv1alpha1.ConditionFlapping, "False", "NoChangeHeld")
 }
 
 func TestRulesAreCountedByCondition(t *testing.T) {

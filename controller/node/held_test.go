@@ -2,6 +2,8 @@ package node
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +66,88 @@ func TestAFlappingKeyIsAnEvent(t *testing.T) {
 	w.hasLabels("once it is stable", M{"up": ""})
 }
 
+// flapping returns the flapping keys of the rule object r, as its status shows them.
+func (w *passes) flapping() []string { return w.r.stats.Summary("r").FlappingKeys }
+
+// flaps changes the value of link until the key up of the rule object r, which a link that is up gives, is held. Link is down then, and the
+// Node has the key.
+func (w *passes) flaps() {
+	w.Helper()
+	for i := range flap.Limit + 1 {
+		if got := w.flapping(); len(got) != 0 {
+			w.Fatalf("after %d changes, %q is held", i, got)
+		}
+		w.publish(link([]string{"up", "down"}[i%2]))
+		w.pass()
+	}
+	w.hasLabels("while it flaps", M{"up": "true"})
+}
+
+// TestAFlappingKeyIsInTheStatusOfItsRule until the time in the Event, also while the features give its old value again: the status must not
+// change with each change of the feature.
+func TestAFlappingKeyIsInTheStatusOfItsRule(t *testing.T) {
+	w := newPasses(t)
+	held := []string{"n: label " + prefix + "up"}
+	has := func(when string, want []string) {
+		t.Helper()
+		if got := w.flapping(); !slices.Equal(got, want) {
+			t.Errorf("%s: flapping are %q, want %q", when, got, want)
+		}
+	}
+	w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
+	w.rule("other", nfdv1alpha1.Rule{Labels: M{"other": "true"}})
+	w.flaps()
+	has("down", held)
+	w.clock.Step(10 * time.Second)
+	w.publish(link("up"))
+	if again := w.pass(); again <= 0 || again > flap.Window {
+		t.Errorf("the next pass is in %s, want one when the key is stable", again)
+	}
+	has("up again", held)
+	w.publish(link("down"))
+	w.pass()
+	has("down again", held)
+	if got := w.r.stats.Summary("other"); got.Flapping != 0 {
+		t.Errorf("%q of another object flap", got.FlappingKeys)
+	}
+	w.publish(link("up"))
+	w.clock.Step(w.pass())
+	if w.pass(); len(w.flapping()) != 0 {
+		t.Errorf("once it is stable: %q", w.flapping())
+	}
+}
+
+// TestAKeyNoLongerFlaps once it is written for another reason, or because of a reason that ends flapping.
+func TestAKeyNoLongerFlaps(t *testing.T) {
+	for name, ends := range map[string]func(w *passes){
+		"TheRuleChanges": func(w *passes) { w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"now": "true"}})) },
+		"TheNodeBoots": func(w *passes) {
+			w.change("/status", apiserver.Object{"status": apiserver.Object{"nodeInfo": apiserver.Object{"bootID": "second"}}})
+		},
+		"AnotherProcess": func(w *passes) {
+			w.restart()
+			w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
+			w.publish(link("down"))
+		},
+		"TheNodeIsDeleted": func(w *passes) { w.do(http.MethodDelete, "/api/v1/nodes/n", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPasses(t)
+			w.change("/status", apiserver.Object{"status": apiserver.Object{"nodeInfo": apiserver.Object{"bootID": "first"}}})
+			w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
+			w.flaps()
+			ends(w)
+			w.pass()
+			if got := w.flapping(); len(got) != 0 {
+				t.Errorf("still flapping: %q", got)
+			}
+			if name != "TheNodeIsDeleted" {
+				w.hasLabels("afterwards", M{"up": ""})
+			}
+		})
+	}
+}
+
 // TestAContestedKeyIsNotReportedAsFlapping: another client changes it four times within a minute.
 func TestAContestedKeyIsNotReportedAsFlapping(t *testing.T) {
 	w := newPasses(t)
@@ -85,6 +169,9 @@ func TestAContestedKeyIsNotReportedAsFlapping(t *testing.T) {
 	w.pass()
 	if got := append(w.says(hold.Contested), w.says(hold.Flapping)...); len(got) != 0 {
 		t.Errorf("another pass is reported again: %q", got)
+	}
+	if got := w.flapping(); len(got) != 0 {
+		t.Errorf("the status of the rule lists it: %q", got)
 	}
 }
 

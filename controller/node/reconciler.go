@@ -82,6 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if known.boots(&node) {
 		r.limits.changes.Forget(node.Name) // another boot may be of another machine: what changed before it must not hold what this one has
+		known.Flapping = nil
 	}
 	p, err := r.gather(ctx, linked, &node, known)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 // scrapePatience is the maximum time that a scrape waits for a cache to be filled.
 const scrapePatience = time.Second
 
-// counted are the conditions that are counted, with their two meaningful statuses: 16 series, independent of the number of rules.
+// counted are the conditions that are counted, with their two meaningful statuses: 18 series, independent of the number of rules.
 var (
-	counted  = []string{nfdv1alpha1.ConditionReady, nfdv1alpha1.ConditionStalled, nfdv1alpha1.ConditionAccepted, nfdv1alpha1.ConditionResolved, nfdv1alpha1.ConditionHealthy, nfdv1alpha1.ConditionConflicted, nfdv1alpha1.ConditionRejecting, nfdv1alpha1.ConditionWithheld}
+	counted  = []string{nfdv1alpha1.ConditionReady, nfdv1alpha1.ConditionStalled, nfdv1alpha1.ConditionAccepted, nfdv1alpha1.ConditionResolved, nfdv1alpha1.ConditionHealthy, nfdv1alpha1.ConditionConflicted, nfdv1alpha1.ConditionRejecting, nfdv1alpha1.ConditionFlapping, nfdv1alpha1.ConditionWithheld}
 	statuses = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}
 )
 

@@ -21,6 +21,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/condition"
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
@@ -106,6 +107,14 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 			"kept unchanged: %s, whose labels may be out of date; first %s: %s", clip.Count(sum.Rejected, "node"), sum.RejectedNode, sum.Rejection))
 	case c.Has(nfdv1alpha1.ConditionRejecting):
 		c.SetIf(nfdv1alpha1.ConditionRejecting, false, "NoNodeFailed", "")
+	}
+	switch {
+	case sum.Flapping > 0:
+		c.SetIf(nfdv1alpha1.ConditionFlapping, true, "ChangesHeld", fmt.Sprintf(
+			"on %s, keys that changed %d times within %s stay as they are until they have been stable for as long; assay explain NODE KEY shows the feature: %s",
+			clip.Count(sum.Flapping, "node"), flap.Limit, flap.Window, strings.Join(sum.FlappingKeys, "; ")+clip.More("; ", sum.Flapping-len(sum.FlappingKeys))))
+	case c.Has(nfdv1alpha1.ConditionFlapping):
+		c.SetIf(nfdv1alpha1.ConditionFlapping, false, "NoChangeHeld", "")
 	}
 	if len(sum.Conflicts) == 0 {
 		c.SetIf(nfdv1alpha1.ConditionConflicted, false, "NoConflict", "")

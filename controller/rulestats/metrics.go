@@ -16,3 +16,13 @@ var failedNodes = sync.OnceValue(func() prometheus.Gauge {
 	ctrlmetrics.Registry.MustRegister(g)
 	return g
 })
+
+// flappingNodes counts nodes with keys that are left as they are because they change too often.
+var flappingNodes = sync.OnceValue(func() prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "assay_nodes_flapping",
+		Help: "Nodes on which the controller leaves keys as they are because a feature changes too often.",
+	})
+	ctrlmetrics.Registry.MustRegister(g)
+	return g
+})

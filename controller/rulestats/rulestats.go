@@ -9,6 +9,7 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -29,6 +30,7 @@ type contribution struct {
 	failures  map[string]string          // by object: message
 	conflicts map[string]map[string]bool // by object: descriptions of conflicts
 	failed    *rules.Failure             // the rule whose fail action froze the node
+	flapping  map[string]string          // by object: the keys that are left as they are because they flap
 }
 
 type counts struct {
@@ -37,6 +39,7 @@ type counts struct {
 	failures  map[string]string // by node: message
 	conflicts map[string]int    // by description: number of nodes
 	rejected  map[string]string // by node: message of the fail action
+	flapping  map[string]string // by node: the keys that flap
 }
 
 // Summary holds the counts for the status of an object.
@@ -57,22 +60,32 @@ type Summary struct {
 	Rejected     int
 	RejectedNode string
 	Rejection    string
+	// Flapping is the number of nodes on which keys of the rules are left as they are because they change too often. FlappingKeys are these
+	// keys, each with its node before them, sorted, of at most maxFlapping nodes.
+	Flapping     int
+	FlappingKeys []string
 }
 
 // maxConflicts is the maximum number of conflicts in a status: enough for diagnosis, few enough to read.
 const maxConflicts = 10
 
+// maxFlapping is the maximum number of nodes with flapping keys in a status. Their number is the sign of a cause that they share, and a few
+// are enough to find it.
+const maxFlapping = 5
+
 // New returns empty Stats that calls changed with the name of each object whose summary has changed.
 func New(changed func(object string)) *Stats {
+	_, _ = failedNodes(), flappingNodes() // a metric that appears with its first value hides the change to it
 	return &Stats{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
 // Complaint is a problem with the rules of an object on a node in addition to the outcome.
 type Complaint struct{ Object, Message string }
 
-// Report replaces the contribution of a node.
-func (t *Stats) Report(node string, outcome *rules.Outcome, complaints ...Complaint) {
-	next := contribute(outcome, complaints)
+// Report replaces the contribution of a node. Flapping are the keys that are left as they are because they change too often, sorted, by the
+// object that gives them, or "" if that is none.
+func (t *Stats) Report(node string, outcome *rules.Outcome, flapping map[string][]string, complaints ...Complaint) {
+	next := contribute(outcome, flapping, complaints)
 	t.mu.Lock()
 	outcome.Matched(func(object string) { next.match(t.of(object).number) })
 	old := t.nodes[node]
@@ -125,6 +138,10 @@ func (t *Stats) Summary(object string) Summary {
 			out.RejectedNode, out.Rejection = node, message
 		}
 	}
+	out.Flapping = len(c.flapping)
+	for _, node := range slices.Sorted(maps.Keys(c.flapping))[:min(len(c.flapping), maxFlapping)] {
+		out.FlappingKeys = append(out.FlappingKeys, node+": "+c.flapping[node])
+	}
 	for text := range c.conflicts {
 		out.Conflicts = append(out.Conflicts, text)
 	}
@@ -135,8 +152,14 @@ func (t *Stats) Summary(object string) Summary {
 	return out
 }
 
-func contribute(o *rules.Outcome, complaints []Complaint) *contribution {
+func contribute(o *rules.Outcome, flapping map[string][]string, complaints []Complaint) *contribution {
 	c := &contribution{failed: o.Failed}
+	for object, keys := range flapping {
+		if c.flapping == nil {
+			c.flapping = map[string]string{}
+		}
+		c.flapping[object] = hold.Some(keys)
+	}
 	for _, r := range o.Faulty() {
 		if r.Err != nil {
 			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
@@ -188,7 +211,7 @@ func (c *contribution) matching(yield func(object int) bool) {
 }
 
 func (c *contribution) equal(o *contribution) bool {
-	return c != nil && slices.Equal(c.matched, o.matched) && maps.Equal(c.failures, o.failures) &&
+	return c != nil && slices.Equal(c.matched, o.matched) && maps.Equal(c.failures, o.failures) && maps.Equal(c.flapping, o.flapping) &&
 		maps.EqualFunc(c.conflicts, o.conflicts, maps.Equal[map[string]bool]) &&
 		(c.failed == o.failed || c.failed != nil && o.failed != nil && *c.failed == *o.failed)
 }
@@ -205,7 +228,9 @@ func (c *contribution) fail(object, message string) {
 func (t *Stats) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
-		c = &counts{number: len(t.names), failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}}
+		c = &counts{
+			number: len(t.names), failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
+		}
 		t.objects[object] = c
 		t.names = append(t.names, object)
 	}
@@ -231,6 +256,16 @@ func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
 		t.of(f.Object).rejected[node] = fmt.Sprintf("rule %q: %s", f.Rule, f.Message)
 		touched[f.Object] = true
 		failedNodes().Inc()
+	}
+	for object, list := range c.flapping {
+		if object == "" {
+			continue
+		}
+		t.of(object).flapping[node] = list
+		touched[object] = true
+	}
+	if len(c.flapping) > 0 {
+		flappingNodes().Inc()
 	}
 }
 
@@ -259,6 +294,16 @@ func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) 
 		delete(t.of(f.Object).rejected, node)
 		touched[f.Object] = true
 		failedNodes().Dec()
+	}
+	for object := range c.flapping {
+		if object == "" {
+			continue
+		}
+		delete(t.of(object).flapping, node)
+		touched[object] = true
+	}
+	if len(c.flapping) > 0 {
+		flappingNodes().Dec()
 	}
 }
 

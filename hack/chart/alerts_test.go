@@ -23,11 +23,16 @@ type alert struct {
 // states are the series of Prometheus in the state that an alert names, and in similar ones that need no action. Each line is a series in
 // the notation of promtool's unit tests, with a value per minute: first value, change per minute, number of minutes.
 var states = map[string]struct{ fires, silent []string }{
-	"AssayInconsistentFacts":    {[]string{`assay_inconsistent_facts_total 0+1x120`}, []string{`assay_inconsistent_facts_total 1+0x120`}},
-	"AssayRemovalsHeld":         {[]string{`assay_removals_held_total 0+1x120`}, []string{`assay_removals_held_total 5+0x120`}},
-	"AssayStartupTaintTimeout":  {[]string{`assay_startup_taint_timeouts_total 0+1x120`}, []string{`assay_startup_taint_timeouts_total 3+0x120`}},
-	"AssayNodeUpdatesFail":      {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},
-	"AssayNodesFailed":          {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},
+	"AssayInconsistentFacts":   {[]string{`assay_inconsistent_facts_total 0+1x120`}, []string{`assay_inconsistent_facts_total 1+0x120`}},
+	"AssayRemovalsHeld":        {[]string{`assay_removals_held_total 0+1x120`}, []string{`assay_removals_held_total 5+0x120`}},
+	"AssayStartupTaintTimeout": {[]string{`assay_startup_taint_timeouts_total 0+1x120`}, []string{`assay_startup_taint_timeouts_total 3+0x120`}},
+	"AssayNodeUpdatesFail":     {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},
+	"AssayNodesFailed":         {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},
+	"AssayNodesFlapping": { // a key that keeps changing is held for a minute, then written, and held again
+		[]string{`assay_nodes_flapping 2+0x120`, `assay_nodes_flapping 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0 0 3 0`},
+		[]string{`assay_nodes_flapping 0+0x120`, `assay_nodes_flapping 3 0+0x120`},
+	},
+	"AssayWorkerSuppresses":     {[]string{`assay_worker_suppressed_elements{pod="w"} 1+0x120`}, []string{`assay_worker_suppressed_elements{pod="w"} 0+0x120`}},
 	"AssayWorkerDoesNotPublish": {[]string{`assay_worker_publish_failures_total{pod="w"} 0+1x120`}, []string{`assay_worker_publish_failures_total{pod="w"} 9+0x120`}},
 	"AssayTopologyDoesNotPublish": {
 		[]string{`assay_topology_publish_failures_total{pod="t"} 0+1x120`}, []string{`assay_topology_publish_failures_total{pod="t"} 9+0x120`},

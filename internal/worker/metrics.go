@@ -46,6 +46,7 @@ type metrics struct {
 	invalid     bool  // the configuration has errors, and the previous one is used
 	missing     error // a file system of the kernel that is not mounted; nil if there is none
 	dropped     int
+	suppressed  int             // elements that keep their published value because they change too often
 	waiting     string          // the sources that the first publication waits for
 	sources     map[string]bool // whether a source has no result of its own
 }
@@ -95,6 +96,13 @@ func (m *metrics) published(e publish.Event) {
 	if e.Dropped != nil {
 		m.dropped = len(e.Dropped)
 	}
+}
+
+// suppress records how many elements keep their published value because they change too often.
+func (m *metrics) suppress(elements int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.suppressed = elements
 }
 
 // waitFor records the sources that the first publication waits for; none: it does not wait.
@@ -242,6 +250,8 @@ func (m *metrics) write(w io.Writer) error {
 	fmt.Fprintf(&b, "assay_worker_publish_bytes_total %d\n", m.bytes)
 	head("assay_worker_dropped_features", "gauge", "Features left out because the NodeFeature would be too large.")
 	fmt.Fprintf(&b, "assay_worker_dropped_features %d\n", m.dropped)
+	head("assay_worker_suppressed_elements", "gauge", "Elements of features that keep their published value because they change too often.")
+	fmt.Fprintf(&b, "assay_worker_suppressed_elements %d\n", m.suppressed)
 	head("assay_worker_source_missing", "gauge", "1 if a source has had no result since the worker started: its features are those of an earlier worker, or absent.")
 	for _, name := range slices.Sorted(maps.Keys(m.sources)) {
 		n := 0

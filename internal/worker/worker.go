@@ -372,6 +372,7 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 		}
 	}
 	w.held = held
+	w.metrics.suppress(len(held))
 	return publish.Content{Features: spec.Features, Labels: spec.Labels}
 }
 

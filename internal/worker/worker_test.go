@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -108,4 +109,25 @@ func TestHealthTellsTheTruth(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
+}
+
+// TestASuppressedElementIsAMetric as long as the worker publishes an old value of it.
+func TestASuppressedElementIsAMetric(t *testing.T) {
+	w := &Worker{metrics: newMetrics("n1"), log: slog.New(slog.DiscardHandler)}
+	now := time.Now()
+	publishes := func(value, want string, suppressed int) {
+		t.Helper()
+		got := w.damp(now, publish.Content{Labels: map[string]string{"link": value}}).Labels["link"]
+		_, text := get(w, "/metrics")
+		if line := fmt.Sprintf("\nassay_worker_suppressed_elements %d\n", suppressed); got != want || !strings.Contains(text, line) {
+			t.Errorf("%s is published as %s, want %s and %s in\n%s", value, got, want, line, text)
+		}
+		now = now.Add(time.Second)
+	}
+	for _, value := range []string{"a", "b", "c", "d"} {
+		publishes(value, value, 0)
+	}
+	publishes("e", "d", 1)
+	now = now.Add(time.Hour)
+	publishes("e", "e", 0)
 }

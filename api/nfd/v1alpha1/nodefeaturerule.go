@@ -344,7 +344,9 @@ type NodeFeatureRuleStatus struct {
 	Origins []RuleOrigin `json:"origins,omitempty"`
 	// conditions are Ready (Accepted and Resolved), Accepted (the rules are valid), Resolved (every object they refer to exists),
 	// Healthy (they are evaluated on every node without error), Conflicted (another rule wins a key that these rules write). Stalled
-	// (a user must act) and Withheld (a setting of the controller keeps outputs off the nodes) are absent unless True.
+	// (a user must act) and Withheld (a setting of the controller keeps outputs off the nodes) are absent unless True. Rejecting (a fail
+	// action prevents changes to nodes) and Flapping (keys of some nodes change too often and are left as they are for a while) are absent
+	// until they are True for the first time.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -375,4 +377,7 @@ const (
 	ConditionConflicted = "Conflicted"
 	// ConditionRejecting exists only after a fail action has prevented changes to a node.
 	ConditionRejecting = "Rejecting"
+	// ConditionFlapping exists only after keys of the rules changed too often on a node. While it is True, the controller leaves some of them
+	// as they are.
+	ConditionFlapping = "Flapping"
 )

@@ -111,14 +111,18 @@ func ruleState(r *nfdv1alpha1.NodeFeatureRule, builtIn bool, faulty int) cell {
 		return say("not ready", "bad", nfdv1alpha1.ConditionReady)
 	case is(nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse):
 		return say("failing", "bad", nfdv1alpha1.ConditionHealthy)
-	case is(nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue) && is(nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue):
-		out := say("withheld and conflicted", "warn", nfdv1alpha1.ConditionWithheld)
-		out.Note += "; " + say("", "", nfdv1alpha1.ConditionConflicted).Note
-		return out
-	case is(nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue):
-		return say("withheld", "warn", nfdv1alpha1.ConditionWithheld)
-	case is(nfdv1alpha1.ConditionConflicted, metav1.ConditionTrue):
-		return say("conflicted", "warn", nfdv1alpha1.ConditionConflicted)
+	}
+	var words, notes []string
+	for _, warn := range []struct{ kind, word string }{
+		{nfdv1alpha1.ConditionWithheld, "withheld"}, {nfdv1alpha1.ConditionConflicted, "conflicted"}, {nfdv1alpha1.ConditionFlapping, "flapping"},
+	} {
+		if is(warn.kind, metav1.ConditionTrue) {
+			words, notes = append(words, warn.word), append(notes, say("", "", warn.kind).Note)
+		}
+	}
+	switch {
+	case len(words) > 0:
+		return cell{Text: strings.Join(words, " and "), Class: "warn", Note: strings.Join(notes, "; ")}
 	case faulty > 0:
 		return cell{Text: "failing", Class: "bad", Note: "a rule fails on " + plural(faulty, "node") + " here"}
 	case is(nfdv1alpha1.ConditionReady, metav1.ConditionTrue):

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -150,17 +151,33 @@ func (p *Pass) leavesBaseline(s plan.Step) bool {
 // flapping leaves flapping keys alone unless the rules caused the change.
 func flapping(p *Pass, in *plan.Plan) (out Hold) {
 	var held []heldStep
+	flaps := maps.Clone(p.Memory.Flapping)
+	maps.DeleteFunc(flaps, func(_ string, f Flapping) bool { return !f.Until.After(p.Now) })
 	out.Plan = in.Without(func(s plan.Step) bool {
-		wait := p.key(s).Flaps
-		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget || wait <= 0 || p.explained(s) {
+		if s.Mark || s.Op == plan.Adopt || s.Op == plan.Forget {
 			return false
 		}
-		if p.contests(s) > 0 || p.undone(s) {
-			return false // another client changes it, which a later hold limits
+		k := p.key(s)
+		// What another client changes is limited by a later hold.
+		if k.Flaps <= 0 || p.explained(s) || p.contests(s) > 0 || p.undone(s) {
+			delete(flaps, name(s))
+			return false
 		}
-		out.Again, held = Sooner(out.Again, wait), append(held, heldStep{s, p.Now.Add(wait)})
+		until := p.Now.Add(k.Flaps)
+		held = append(held, heldStep{s, until})
+		if flaps == nil {
+			flaps = map[string]Flapping{}
+		}
+		flaps[name(s)] = Flapping{Until: until, Objects: k.objects()}
 		return true
 	})
+	p.Memory.Flapping = nil
+	if len(flaps) > 0 {
+		p.Memory.Flapping = flaps
+	}
+	for _, f := range flaps { // also of keys that have their old value again: until then, they are reported
+		out.Again = Sooner(out.Again, f.Until.Sub(p.Now))
+	}
 	p.sayHeld(hold.Flapping, whyFlapping, held, name)
 	return out
 }

@@ -37,6 +37,18 @@ type Key struct {
 	Flaps time.Duration `json:",omitzero"`
 }
 
+// objects returns the names of the objects with rules that could have given the key, or give it now, sorted.
+func (k *Key) objects() []string {
+	var out []string
+	for _, g := range append(slices.Clone(k.Givers), k.By) {
+		if g.Name != "" && g.ID != record.Requested {
+			out = append(out, g.Name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // name returns a key with its kind.
 func name(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
 

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -41,6 +42,9 @@ type Memory struct {
 	Fixing      map[string]string `json:",omitzero"`
 	Corrections flap.Corrections  `json:",omitzero"`
 
+	// Flapping are the keys that are left as they are because they change too often, by the name of the step.
+	Flapping map[string]Flapping `json:",omitzero"`
+
 	// Kept is what the node keeps while its worker's features are unknown; nil: that is not known yet.
 	Kept map[string]bool
 	// Reported says until when keys wait, as Events have reported it, by the reason and the name of the step.
@@ -51,6 +55,34 @@ type Memory struct {
 type HeldKey struct {
 	Key    record.Key
 	Givers []record.Giver
+}
+
+// Flapping says until when a key is left as it is because it changes too often. The key stays listed if the rules give its old value again
+// in the meantime: the next change waits, too.
+type Flapping struct {
+	Until time.Time
+	// Objects are the names of the objects with rules that gave the key or give it now, sorted; none: a NodeFeature requests it, or that is
+	// unknown.
+	Objects []string `json:",omitzero"`
+}
+
+// FlappingOf returns the keys that are left as they are because they change too often, sorted, by the object with rules that
+// gives them, or "" if there is none.
+func (m *Memory) FlappingOf() map[string][]string {
+	if len(m.Flapping) == 0 {
+		return nil
+	}
+	out := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(m.Flapping)) {
+		objects := m.Flapping[key].Objects
+		if len(objects) == 0 {
+			objects = []string{""}
+		}
+		for _, object := range objects {
+			out[object] = append(out[object], key)
+		}
+	}
+	return out
 }
 
 // Refusal is a value that the API server rejected.
