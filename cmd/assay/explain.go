@@ -108,6 +108,9 @@ type explanation struct {
 	outcome *rules.Outcome
 	traces  []rules.RuleTrace
 	report  *held.Report // of the controller
+
+	owned   map[writtenKey]string  // instance that has written a key, by the key without its instance; nil: not read yet
+	records map[string]*provenance // by instance
 }
 
 // find returns the keys with a name that rules set. The name may omit the default namespace.

@@ -115,9 +115,9 @@ func (e *explanation) name(ctx context.Context, name string) *explainedName {
 	for _, g := range e.find(name) {
 		out.Keys = append(out.Keys, e.wanted(g))
 	}
-	for _, f := range e.foreign(name) {
-		if !slices.ContainsFunc(out.Keys, func(k explainedKey) bool { return k.Kind == f.kind && k.Key == f.key }) {
-			out.Keys = append(out.Keys, e.unwanted(ctx, f))
+	for _, g := range e.named(name) {
+		if !slices.ContainsFunc(out.Keys, func(k explainedKey) bool { return k.Kind == g.kind && k.Key == g.key }) {
+			out.Keys = append(out.Keys, e.unwanted(ctx, g))
 		}
 	}
 	if len(out.Keys) == 0 {
@@ -159,7 +159,7 @@ func (e *explanation) wanted(g given) explainedKey {
 		k.State, k.Why = stateMissing, "the Node does not have it"
 	case !written.Equal(g.kind, *k.Value, g.value):
 		k.State, k.Why = stateDifferent, "the Node has "+*k.Value+" instead"
-		k.Managers = e.managers(g)
+		k.Managers = written.Managers(e.node, g.kind, g.key)
 	default:
 		k.State = stateWritten
 		return k
@@ -179,7 +179,7 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if k.Hold != nil || e.outcome.Failed != nil {
 		return
 	}
-	if _, ours := e.world.owner(e.node, k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
+	if _, ours := e.owner(k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
 		k.Why += "; the controller does not change keys of other clients, because restrictions.allowOverwrite is false"
 		return
 	}
@@ -192,17 +192,21 @@ func (e *explanation) explainDifference(k *explainedKey) {
 func (e *explanation) orphan() bool { return e.world.orphan(e.outcome.Node) }
 
 // unwanted explains a key of the Node that nothing gives now.
-func (e *explanation) unwanted(ctx context.Context, f foreign) explainedKey {
+func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 	k := explainedKey{Kind: f.kind, Key: f.key, Value: &f.value}
+	if what := bookkeeping(f.key); what != "" && f.kind == keys.Annotation {
+		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: "+what
+		return k
+	}
 	if f.kind == keys.Condition && f.key == assayv1alpha1.FeaturesReadyCondition {
 		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: it reports whether all rules are applied to the features of this boot"
 		return k
 	}
-	instance, ours := e.world.owner(e.node, f.kind, f.key)
+	instance, ours := e.owner(f.kind, f.key)
 	if !ours {
-		k.State, k.Managers, k.Why = stateForeign, f.managers, "set by another client, not by Assay"
-		if len(f.managers) > 0 {
-			k.Why += ": " + strings.Join(f.managers, ", ")
+		k.State, k.Managers, k.Why = stateForeign, written.Managers(e.node, f.kind, f.key), "set by another client, not by Assay"
+		if len(k.Managers) > 0 {
+			k.Why += ": " + strings.Join(k.Managers, ", ")
 		}
 		return k
 	}
@@ -211,15 +215,23 @@ func (e *explanation) unwanted(ctx context.Context, f foreign) explainedKey {
 		k.Why = "written by Assay, not by a rule: the node meets NodeFeatureRequest " + strings.Replace(request, ".", "/", 1)
 		return k
 	}
-	if why := e.loss(ctx, f.given); why != "" {
+	if why := e.loss(ctx, f); why != "" {
 		k.State, k.Why = stateAssay, why
 		return k
 	}
+	if e.world.beyondRules(writtenKey{f.kind, f.key, instance}) {
+		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: a setting of the controller names the taint"
+		return k
+	}
 	k.State, k.Why = stateKept, "written by Assay; no rule or NodeFeature gives it now"
-	k.Sources = e.world.recorded(ctx, instance, f.given)
+	k.Sources = e.recorded(ctx, instance, f)
+	if failed := e.outcome.Failed; failed != nil {
+		k.Why = fmt.Sprintf("written by Assay; nothing is written on the Node while %s fails", failed.Ref)
+		return k
+	}
 	k.Hold = e.report.Of(k.Kind, k.Key, true, e.orphan())
 	switch {
-	case k.Hold != nil || e.outcome.Failed != nil:
+	case k.Hold != nil:
 	case e.orphan() && (!e.report.Known || e.report.Leader.Alive):
 		k.Why += "; the node's worker has no NodeFeature: the controller keeps what followed from it for removalGracePeriod"
 	case e.report.Nothing() != "":
@@ -228,16 +240,6 @@ func (e *explanation) unwanted(ctx context.Context, f foreign) explainedKey {
 		k.Why += "; removalBudget or flapping features may hold its removal"
 	}
 	return k
-}
-
-// managers returns the clients that set a key according to managedFields.
-func (e *explanation) managers(g given) []string {
-	for _, f := range e.foreign(g.key) {
-		if f.kind == g.kind && f.key == g.key {
-			return f.managers
-		}
-	}
-	return nil
 }
 
 // ruleSource describes a rule with its expressions.

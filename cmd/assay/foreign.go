@@ -1,50 +1,50 @@
 package main
 
 import (
+	"context"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// foreign is a key of a Node that no rule sets.
-type foreign struct {
-	given
-	managers []string // the clients that set it according to managedFields
+// named returns the keys of the Node with a name, with or without its namespace, and with or without the effect of a taint.
+func (e *explanation) named(name string) (out []given) {
+	full := e.world.opt.Keys.Qualify(name)
+	for _, k := range written.Keys(e.node) {
+		short := k.Key
+		if k.Kind == keys.Taint {
+			short, _, _ = strings.Cut(k.Key, ":")
+		}
+		if k.Key == name || short == name || short == full && k.Kind != keys.Condition {
+			out = append(out, given{k.Kind, k.Key, k.Value})
+		}
+	}
+	return out
 }
 
-// foreign returns the keys of the Node with a name, with or without its namespace.
-func (e *explanation) foreign(name string) []foreign {
-	if e.node == nil {
-		return nil
-	}
-	full := e.world.opt.Keys.Qualify(name)
-	var out []foreign
-	add := func(kind keys.Kind, key, value string, path ...string) {
-		out = append(out, foreign{given{kind, key, value}, written.Managers(e.node.ManagedFields, path...)})
-	}
-	spellings := []string{name}
-	if full != name {
-		spellings = append(spellings, full)
-	}
-	for _, key := range spellings {
-		if value, ok := e.node.Labels[key]; ok {
-			add(keys.Label, key, value, "metadata", "labels", key)
+// unwanted explains the keys of a Node that no rule or NodeFeature gives now, for assay ui. It leaves out what belongs to Kubernetes and no
+// rule can set: resources and conditions whose names have no namespace.
+func (w *world) unwanted(ctx context.Context, node *corev1.Node, o *rules.Outcome, report *held.Report) (out []ui.Unwanted) {
+	e := &explanation{world: w, node: node, outcome: o, report: report}
+	for _, k := range written.Keys(node) {
+		if _, gives := o.Origin(k.Kind, k.Key); gives && o.Failed == nil {
+			continue
 		}
-		if value, ok := e.node.Annotations[key]; ok {
-			add(keys.Annotation, key, value, "metadata", "annotations", key)
+		if (k.Kind == keys.Resource || k.Kind == keys.Condition) && !strings.Contains(k.Key, "/") {
+			continue
 		}
-		if quantity, ok := e.node.Status.Capacity[corev1.ResourceName(key)]; ok {
-			add(keys.Resource, key, quantity.String(), "status", "capacity", key)
+		x := e.unwanted(ctx, given{k.Kind, k.Key, k.Value})
+		row := ui.Unwanted{Kind: x.Kind, Key: x.Key, Value: *x.Value, Kept: x.State == stateKept, Own: x.State == stateAssay, Hold: x.Hold, Why: x.Why, By: x.Managers}
+		for _, s := range x.Sources {
+			row.By = append(row.By, s.Why)
 		}
-	}
-	for _, t := range e.node.Spec.Taints {
-		if id := keys.TaintName(t); t.Key == name || t.Key == full || id == name {
-			add(keys.Taint, id, t.Value, "spec", "taints") // an atomic list
-		}
-	}
-	if text, ok := written.Conditions(e.node)[name]; ok {
-		add(keys.Condition, name, text, written.ConditionPath(name)...)
+		out = append(out, row)
 	}
 	return out
 }

@@ -26,22 +26,21 @@ type writtenKey struct {
 	instance string
 }
 
+// records are the annotations in which an instance of the controller records its keys, by their kind, without the instance. Those of taints
+// are not among them: they are the same for all instances.
+var records = map[keys.Kind]string{
+	keys.Label: nfdv1alpha1.FeatureLabelsAnnotation, keys.Annotation: nfdv1alpha1.FeatureAnnotationsAnnotation,
+	keys.Resource: nfdv1alpha1.ExtendedResourcesAnnotation, keys.Condition: assayv1alpha1.NodeConditionsAnnotation,
+}
+
 // writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
 func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
 		out = append(out, writtenKey{keys.Taint, keys.TaintName(t), ""})
 	}
 	for _, name := range facts.SortedKeys(node.Annotations) {
-		for _, of := range []struct {
-			kind keys.Kind
-			base string
-		}{
-			{keys.Label, nfdv1alpha1.FeatureLabelsAnnotation},
-			{keys.Annotation, nfdv1alpha1.FeatureAnnotationsAnnotation},
-			{keys.Resource, nfdv1alpha1.ExtendedResourcesAnnotation},
-			{keys.Condition, assayv1alpha1.NodeConditionsAnnotation},
-		} {
-			instance, found := strings.CutSuffix(name, of.base)
+		for kind, base := range records {
+			instance, found := strings.CutSuffix(name, base)
 			if !found || instance != "" && !strings.HasSuffix(instance, ".") {
 				continue
 			}
@@ -50,7 +49,7 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 				if key == assayv1alpha1.FeaturesReadyCondition {
 					continue // no rule sets it
 				}
-				out = append(out, writtenKey{of.kind, key, r.Instance})
+				out = append(out, writtenKey{kind, key, r.Instance})
 			}
 		}
 	}
@@ -65,6 +64,36 @@ func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance s
 		}
 	}
 	return "", false
+}
+
+// owner returns the instance of the controller that has written a key of the Node.
+func (e *explanation) owner(kind keys.Kind, key string) (instance string, ok bool) {
+	if e.owned == nil {
+		e.owned = map[writtenKey]string{}
+		for _, k := range e.world.writtenOn(e.node) {
+			e.owned[writtenKey{kind: k.kind, key: k.key}] = k.instance
+		}
+	}
+	instance, ok = e.owned[writtenKey{kind: kind, key: key}]
+	return instance, ok
+}
+
+// bookkeeping describes an annotation of a Node in which the controller stores what it needs itself; empty: it is another annotation.
+func bookkeeping(name string) string {
+	switch name {
+	case assayv1alpha1.FailedAnnotation:
+		return "the rule that prevents changes to the node, and why"
+	case assayv1alpha1.FeaturesGenerationAnnotation:
+		return "it notifies schedulers of changed features"
+	case nfdv1alpha1.TaintsAnnotation:
+		return "the record of the taints that it has written"
+	}
+	for _, base := range records {
+		if instance, found := strings.CutSuffix(name, base); found && (instance == "" || strings.HasSuffix(instance, ".")) {
+			return "a record of the keys that it has written"
+		}
+	}
+	return ""
 }
 
 // loss says because of which objects a taint is on the Node: it has lost features. It returns "" for other keys.
@@ -97,22 +126,37 @@ func (e *explanation) loss(ctx context.Context, g given) string {
 }
 
 // recorded returns the objects that set a key according to the controller's provenance record, in Why what has become of each.
-func (w *world) recorded(ctx context.Context, instance string, g given) (out []source) {
-	r, where, err := w.provenance(ctx, instance)
-	if err != nil {
-		return []source{{Kind: ruleKind, Why: "an unknown rule: " + err.Error()}}
+func (e *explanation) recorded(ctx context.Context, instance string, g given) (out []source) {
+	p := e.records[instance]
+	if p == nil {
+		p = &provenance{}
+		p.record, p.where, p.err = e.world.provenance(ctx, instance)
+		if e.records == nil {
+			e.records = map[string]*provenance{}
+		}
+		e.records[instance] = p
 	}
-	for _, giver := range r.Givers(record.KeyOf(g.kind, g.key)) {
-		s := source{Kind: ruleKind, Name: giver.Name, Why: w.object(giver)}
+	if p.err != nil {
+		return []source{{Kind: ruleKind, Why: "an unknown rule: " + p.err.Error()}}
+	}
+	for _, giver := range p.record.Givers(record.KeyOf(g.kind, g.key)) {
+		s := source{Kind: ruleKind, Name: giver.Name, Why: e.world.object(giver)}
 		if giver.ID == record.Requested {
 			s.Kind, s.Name = "NodeFeature", ""
 		}
 		out = append(out, s)
 	}
 	if len(out) == 0 {
-		return []source{{Kind: ruleKind, Why: "an unknown rule: the record in " + where + " does not have the key"}}
+		return []source{{Kind: ruleKind, Why: "an unknown rule: the record in " + p.where + " does not have the key"}}
 	}
 	return out
+}
+
+// provenance is the record of an instance of the controller, or the error of reading it.
+type provenance struct {
+	record *record.Record
+	where  string
+	err    error
 }
 
 // provenance returns the record of an instance of the controller, and the name of the ConfigMap with it.

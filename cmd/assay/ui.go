@@ -148,6 +148,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	if _, ok := w.kept.(*cluster.Client); ok {
 		out.Report = w.report
 	}
+	out.Explain = w.unwanted
 	for _, r := range w.listed() {
 		plain := r
 		plain.ObjectMeta = metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations} // without the fields that the API server sets

@@ -12,6 +12,8 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // uiPage returns a page of assay ui for a cluster.
@@ -68,6 +70,74 @@ func TestUISaysWhyTheNodeLacksAnOutput(t *testing.T) {
 			}, "node?name=a&table=outputs&format=csv")
 			if line := strings.Split(page, "\n")[1]; !strings.HasPrefix(line, tc.state+",") || !strings.Contains(line, tc.says) {
 				t.Errorf("the output is %s", line)
+			}
+		})
+	}
+}
+
+// TestUISaysWhoSetAKeyThatNoRuleGives: keys that Assay keeps, and its own records, were listed as set by other clients.
+func TestUISaysWhoSetAKeyThatNoRuleGives(t *testing.T) {
+	until := time.Now().Add(40 * time.Minute).UTC().Truncate(time.Second)
+	r := &record.Record{Whole: true}
+	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
+	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Resource, "example.com/cards"))
+	for name, tc := range map[string]struct {
+		event         string
+		message       string
+		rule          object
+		kept, nothing string
+	}{
+		"Held":        {hold.Removal, hold.Message(hold.Removal, until, "removalBudget: too many", []string{"label example.com/kept (given by gpu)"}), nil, "held,removal held until " + until.Format(time.RFC3339), ""},
+		"Suppressed":  {hold.Flapping, hold.Message(hold.Flapping, until, "it changed", []string{"label example.com/kept"}), nil, "suppressed,flapping until " + until.Format(time.RFC3339), ""},
+		"Unexplained": {"Other", "", nil, `kept,"written by Assay; no rule or NodeFeature gives it now; no replica of the controller holds Lease`, ""},
+		"ARuleFails":  {"Other", "", object{"name": "fails", "actions": []object{{"op": "fail", "args": object{"msg": "broken"}}}}, "kept,written by Assay; nothing is written on the Node while gpu/fails fails", ""},
+		"Given":       {"Other", "", object{"name": "gives", "labels": object{"example.com/kept": "true"}}, "", "example.com/kept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rules := []object{{"name": "gave", "labels": object{"example.com/kept": "true"}, "matchFeatures": []object{
+				{"feature": "cpu.cpuid", "matchExpressions": object{"GPU": object{"op": "Exists"}}},
+			}}}
+			if tc.rule != nil {
+				rules = append(rules, tc.rule)
+			}
+			table := func(id string) string {
+				return uiPage(t, map[string]any{
+					"/api/v1/nodes": list(object{
+						"metadata": object{
+							"name": "a", "uid": "now", "labels": object{"example.com/kept": "true", "example.com/theirs": "true"},
+							"annotations": object{
+								"nfd.node.kubernetes.io/feature-labels": "example.com/kept", "nfd.node.kubernetes.io/extended-resources": "example.com/cards",
+							},
+							"managedFields": labelManagers("kubectl-edit", "example.com/theirs"),
+						},
+						"status": object{"capacity": object{"cpu": "8", "example.com/cards": "2", "example.com/theirs": "1"}},
+					}),
+					nfdAPI + "nodefeatures":     list(fakeFeatures("a", "AVX")),
+					nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "gpu", "uid": "uid-1"}, "spec": object{"rules": rules}}),
+					"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
+						"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
+					},
+					"/api/v1/events": list(object{
+						"metadata": object{"name": "e"}, "reason": tc.event, "message": tc.message,
+						"involvedObject": object{"kind": "Node", "name": "a", "uid": "now"}, "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
+					}),
+				}, "node?name=a&format=csv&table="+id)
+			}
+			kept := table("kept")
+			if !strings.Contains(kept, tc.kept) || tc.kept != "" && !strings.Contains(kept, ",label,example.com/kept,true,NodeFeatureRule gpu\n") {
+				t.Errorf("kept are, without %q:\n%s", tc.kept, kept)
+			}
+			if !strings.Contains(kept, "extended resource,example.com/cards,2,NodeFeatureRule gpu\n") {
+				t.Errorf("kept are, without the resource:\n%s", kept)
+			}
+			if tc.nothing != "" && strings.Contains(kept, tc.nothing) {
+				t.Errorf("kept are, with %q:\n%s", tc.nothing, kept)
+			}
+			if own := table("own"); strings.Count(own, "a record of the keys that it has written") != 2 || strings.Count(own, "\n") != 3 {
+				t.Errorf("written by Assay itself are:\n%s", own)
+			}
+			if others := table("others"); others != "kind,key,value,client\nlabel,example.com/theirs,true,kubectl-edit\nextended resource,example.com/theirs,1,unknown\n" {
+				t.Errorf("set by others are:\n%s", others)
 			}
 		})
 	}

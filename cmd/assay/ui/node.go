@@ -3,17 +3,11 @@ package ui
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/written"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/cmd/assay/held"
 )
 
 // maxTraces is the maximum number of rules on the page of a node. The other rules have their own pages.
@@ -32,7 +26,9 @@ type nodePage struct {
 	// States are the state columns that are known of the node.
 	States  []nodeState
 	Outcome outcome
-	Foreign *table
+	// Kept are keys that Assay has written for rules and that none gives now, Own those that it writes without a rule, Foreign those of other
+	// clients.
+	Kept, Own, Foreign *table
 	// Live is what the cluster says about the node.
 	Live   *nodeLive
 	Traces []trace
@@ -42,7 +38,7 @@ type nodePage struct {
 }
 
 func (p *nodePage) tables() []*table {
-	return append([]*table{p.Outcome.Outputs, p.Outcome.Asked, p.Foreign}, p.Live.tables()...)
+	return append([]*table{p.Outcome.Outputs, p.Outcome.Asked, p.Kept, p.Own, p.Foreign}, p.Live.tables()...)
 }
 
 // nodeState is a state column with its value.
@@ -50,9 +46,6 @@ type nodeState struct {
 	Name, Title string
 	Cell        cell
 }
-
-// foreign is a key of the Node that another client has set.
-type foreign struct{ Kind, Key, Value, Managers string }
 
 // newNodePage returns the page of a node, or nil if the node does not exist.
 func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
@@ -62,9 +55,9 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	}
 	o := d.Program.Eval(n.Input)
 	c := comparison{node: n.Object, keeps: d.Known.Withholding, linked: true, orphan: !n.OfWorker}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	if d.Report != nil && n.Object != nil {
-		ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-		defer cancel()
 		c.report = d.Report(ctx, n.Object)
 	}
 	p := &nodePage{
@@ -81,12 +74,11 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 			p.Publishers = append(p.Publishers, name)
 		}
 	}
-	others := foreignOf(n.Object, o)
-	heads := []tableColumn{{Name: "kind"}, {Name: "key", Kind: columnMono}, {Name: "value", Kind: columnMono}, {Name: "client"}}
-	p.Foreign = newTable("others", "Set by other clients", heads, len(others), func(row, column int) cell {
-		f := &others[row]
-		return []cell{{Text: f.Kind}, {Text: f.Key}, {Text: f.Value}, {Text: cmp.Or(f.Managers, "unknown")}}[column]
-	})
+	var unwanted []Unwanted
+	if d.Explain != nil && n.Object != nil {
+		unwanted = d.Explain(ctx, n.Object, o, cmp.Or(c.report, &held.Report{}))
+	}
+	p.unwanted(unwanted)
 	p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
 	p.Rules = len(p.Traces)
 	for i := range p.Traces {
@@ -101,36 +93,28 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	return p
 }
 
-// foreignOf returns the labels, annotations, taints and conditions of a Node that no rule sets. It leaves out conditions that rules
-// cannot set: those of Kubernetes, whose types have no namespace, and FeaturesReady.
-func foreignOf(node *corev1.Node, o *rules.Outcome) []foreign {
-	if node == nil {
-		return nil
-	}
-	var out []foreign
-	add := func(kind keys.Kind, title string, values map[string]string, path ...string) {
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if _, ours := o.Origin(kind, key); !ours {
-				managers := written.Managers(node.ManagedFields, append(path, key)...)
-				out = append(out, foreign{title, key, values[key], strings.Join(managers, ", ")})
+// unwanted fills the tables of keys of the Node that rules do not give.
+func (p *nodePage) unwanted(list []Unwanted) {
+	var kept, own, others [][]cell
+	for i := range list {
+		u := &list[i]
+		row := []cell{plain(string(u.Kind)), plain(u.Key), plain(u.Value)}
+		by := plain(cmp.Or(strings.Join(u.By, ", "), "unknown"))
+		switch {
+		case u.Kept:
+			state := cell{Text: "kept", Class: "warn", Note: u.Why}
+			if u.Hold != nil {
+				state.Text, state.Note = cmp.Or(holdWords[u.Hold.Reason], state.Text), u.Hold.String()
 			}
+			kept = append(kept, slices.Concat([]cell{state}, row, []cell{by}))
+		case u.Own:
+			own = append(own, append(row, plain(u.Why)))
+		default:
+			others = append(others, append(row, by))
 		}
 	}
-	add(keys.Label, "label", node.Labels, "metadata", "labels")
-	add(keys.Annotation, "annotation", node.Annotations, "metadata", "annotations")
-	for _, t := range node.Spec.Taints {
-		if _, ours := o.Origin(keys.Taint, keys.TaintName(t)); !ours {
-			managers := written.Managers(node.ManagedFields, "spec", "taints")
-			out = append(out, foreign{"taint", keys.TaintName(t), t.Value, strings.Join(managers, ", ")})
-		}
-	}
-	conditions := written.Conditions(node)
-	for _, kind := range slices.Sorted(maps.Keys(conditions)) {
-		_, ours := o.Origin(keys.Condition, kind)
-		if !ours && strings.Contains(kind, "/") && kind != assayv1alpha1.FeaturesReadyCondition {
-			managers := written.Managers(node.ManagedFields, written.ConditionPath(kind)...)
-			out = append(out, foreign{"condition", kind, conditions[kind], strings.Join(managers, ", ")})
-		}
-	}
-	return out
+	key := slices.Concat(columns(columnText, "kind"), columns(columnMono, "key", "value"))
+	p.Kept = tableOf("kept", "Kept, although no rule gives them now", slices.Concat(columns(columnState, "on the Node"), key, columns(columnText, "set by")), kept)
+	p.Own = tableOf("own", "Written by Assay itself", slices.Concat(key, columns(columnText, "why")), own)
+	p.Foreign = tableOf("others", "Set by other clients", slices.Concat(key, columns(columnText, "client")), others)
 }

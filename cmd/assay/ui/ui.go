@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -42,6 +43,22 @@ type Snapshot struct {
 	Describe func(feature string, attributes map[string]string) string
 	// Report reads what the controller reports about a Node now. It may be nil.
 	Report func(ctx context.Context, node *corev1.Node) *held.Report
+	// Explain explains the keys of a Node that no rule or NodeFeature gives now. It may be nil.
+	Explain func(ctx context.Context, node *corev1.Node, o *rules.Outcome, report *held.Report) []Unwanted
+}
+
+// Unwanted is a key of a Node that no rule or NodeFeature gives now.
+type Unwanted struct {
+	Kind       keys.Kind
+	Key, Value string
+	// Kept is set if Assay has written the key for a rule, and Own if it has written it without one. Otherwise another client has set it.
+	Kept, Own bool
+	// By are the rules that gave a key that is kept, or the clients that have set another one; none: unknown.
+	By []string
+	// Hold is what the controller reports about a key that is kept; nil: nothing.
+	Hold *held.Hold
+	// Why is a sentence about the key.
+	Why string
 }
 
 // Node is one node.

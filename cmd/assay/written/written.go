@@ -4,6 +4,8 @@ package written
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +64,9 @@ func valuesOf(node *corev1.Node, kind keys.Kind) map[string]string {
 	case keys.Annotation:
 		return node.Annotations
 	case keys.Condition:
-		return Conditions(node)
+		for _, c := range node.Status.Conditions {
+			out[string(c.Type)] = plan.FormatCondition(c)
+		}
 	case keys.Taint:
 		for _, t := range node.Spec.Taints {
 			out[keys.TaintName(t)] = t.Value
@@ -75,23 +79,45 @@ func valuesOf(node *corev1.Node, kind keys.Kind) map[string]string {
 	return out
 }
 
-// Conditions returns the conditions of a Node by type, in the form of outputs of rules.
-func Conditions(node *corev1.Node) map[string]string {
-	out := make(map[string]string, len(node.Status.Conditions))
-	for _, c := range node.Status.Conditions {
-		out[string(c.Type)] = plan.FormatCondition(c)
+// Key is a key of a Node of a kind that rules can set, in the form of outputs of rules.
+type Key struct {
+	Kind       keys.Kind
+	Key, Value string
+}
+
+// Keys returns the keys of a Node of the kinds that rules can set, in the order of the kinds, sorted. A nil Node has none.
+func Keys(node *corev1.Node) (out []Key) {
+	if node == nil {
+		return nil
+	}
+	for _, kind := range keys.NodeKinds {
+		values := valuesOf(node, kind)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			out = append(out, Key{kind, key, values[key]})
+		}
 	}
 	return out
 }
 
-// ConditionPath is the path of a condition in managedFields.
-func ConditionPath(kind string) []string {
-	return []string{"status", "conditions", fmt.Sprintf("k:{%q:%q}", "type", kind)}
+// Managers returns the clients that own a key of a Node according to managedFields. Taints are an atomic list: the clients own all of them.
+func Managers(node *corev1.Node, kind keys.Kind, key string) []string {
+	switch kind {
+	case keys.Label:
+		return managers(node.ManagedFields, "metadata", "labels", key)
+	case keys.Annotation:
+		return managers(node.ManagedFields, "metadata", "annotations", key)
+	case keys.Taint:
+		return managers(node.ManagedFields, "spec", "taints")
+	case keys.Resource:
+		return managers(node.ManagedFields, "status", "capacity", key)
+	case keys.Condition:
+		return managers(node.ManagedFields, "status", "conditions", fmt.Sprintf("k:{%q:%q}", "type", key))
+	}
+	return nil
 }
 
-// Managers returns the clients that own a field according to managedFields. An element of the path that begins with k: is the key of an
-// item of a list.
-func Managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
+// managers returns the clients that own a field. An element of the path that begins with k: is the key of an item of a list.
+func managers(entries []metav1.ManagedFieldsEntry, path ...string) []string {
 	var out []string
 	for i := range entries {
 		entry := &entries[i]
