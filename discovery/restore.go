@@ -8,13 +8,15 @@ import (
 )
 
 // Restore gives each source that has no result of its own yet the features of its domain that an earlier process found, as its last
-// good result. It also keeps labels of that process as long as nothing better is known: those of such sources, and while sources are
+// good result. A source without features there stays unread: that process may not have read it either. Restore also keeps labels of that process as long as nothing better is known: those of such sources, and while sources are
 // missing also those that rules or files on the node may have given. The next report contains both. Features and labels of sources
 // that are not selected are ignored.
 func (r *Runner) Restore(features *nfdv1alpha1.Features, labels map[string]string) {
 	for _, e := range r.sources {
 		if !e.good {
-			e.last, e.restored = Result{Features: inDomain(features, e.Name())}, true
+			e.last = Result{Features: inDomain(features, e.Name())}
+			f := &e.last.Features
+			e.restored = len(f.Flags)+len(f.Attributes)+len(f.Instances) > 0
 		}
 	}
 	r.kept, r.fresh = labels, true

@@ -182,7 +182,7 @@ func (r *Runner) checkMounts(report *Report) (found, lost bool) {
 	return len(missing) < len(before), lost
 }
 
-// published merges the features of the selected sources.
+// published merges the features of the selected sources, and names those that have not been read.
 func (r *Runner) published() nfdv1alpha1.Features {
 	features := emptyFeatures()
 	for _, e := range r.sources {
@@ -190,7 +190,25 @@ func (r *Runner) published() nfdv1alpha1.Features {
 			merge(&features, &e.last.Features)
 		}
 	}
+	nameUnread(&features, r.sources)
 	return features
+}
+
+// UnreadFeature names, as flags, the selected sources of which nothing is known since the node booted: they have no result, and there was none
+// to restore, or they derive theirs from such sources. A reader must not take their features for absent. It is missing if there
+// are none.
+const UnreadFeature = "source.unread"
+
+func nameUnread(features *nfdv1alpha1.Features, sources []*entry) {
+	unread := map[string]nfdv1alpha1.Nil{}
+	for _, e := range sources {
+		if _, derives := e.Source.(Deriver); !e.good && !e.restored || derives && len(unread) > 0 {
+			unread[e.Name()] = nfdv1alpha1.Nil{}
+		}
+	}
+	if len(unread) > 0 {
+		features.Flags[UnreadFeature] = nfdv1alpha1.FlagFeatureSet{Elements: unread}
+	}
 }
 
 // labels merges the labels of the selected sources, lowest priority first. Labels that are kept override those of rules, which lack
@@ -230,6 +248,7 @@ func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	for _, e := range earlier {
 		merge(&found, &e.last.Features)
 	}
+	nameUnread(&found, earlier)
 	return &found
 }
 

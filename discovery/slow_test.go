@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -90,5 +91,44 @@ func TestProblemOfASlowSourceStaysWhileOthersRun(t *testing.T) {
 	r.Run(t.Context())
 	if report := r.Run(t.Context(), "b"); len(report.Problems) != 1 {
 		t.Errorf("problems %v, want that of the first source", report.Problems)
+	}
+}
+
+// unreadIn returns the sources that a report names as not read.
+func unreadIn(r *Report) []string {
+	return slices.Sorted(maps.Keys(r.Features.Flags[UnreadFeature].Elements))
+}
+
+// TestAReportNamesTheSourcesThatWereNotRead: they do not answer or fail, and nothing is known that an earlier process found.
+func TestAReportNamesTheSourcesThatWereNotRead(t *testing.T) {
+	works := false
+	sometimes := &fake{name: "a", find: func(context.Context) (Result, error) {
+		if !works {
+			return Result{}, errors.New("no")
+		}
+		return NewResult(), nil
+	}}
+	list := []Source{sometimes, finds("b", "l", "1"), deriver{&fake{name: "custom"}}}
+	r := NewRunner(host.Host{}, list, Everything)
+	if diff := cmp.Diff([]string{"a", "custom"}, unreadIn(r.Run(t.Context()))); diff != "" {
+		t.Errorf("a source fails: %s", diff)
+	}
+	before := NewResult()
+	before.Flags("b.flag", []string{"F"})
+	before.Flags(UnreadFeature, []string{"a", "custom"})
+	r.Restore(&before.Features, nil) // of a process that has not read it either
+	if diff := cmp.Diff([]string{"a", "custom"}, unreadIn(r.Run(t.Context(), "none"))); diff != "" {
+		t.Errorf("an earlier process has not read it: %s", diff)
+	}
+	before.Flags("a.flag", []string{"F"})
+	r.Restore(&before.Features, nil)
+	if got := unreadIn(r.Run(t.Context(), "none")); got != nil {
+		t.Errorf("an earlier process has read it: %q", got)
+	}
+	again := NewRunner(host.Host{}, list, Everything)
+	again.Run(t.Context())
+	works = true
+	if got := unreadIn(again.Run(t.Context(), "a")); got != nil {
+		t.Errorf("it has answered that there is nothing: %q", got)
 	}
 }

@@ -315,6 +315,7 @@ func (c *compiler) finish(r *rule) {
 		}
 		for _, name := range t.Features() {
 			reads = append(reads, name, strings.ToLower(name))
+			r.asks = append(r.asks, name)
 			r.allMatched = r.allMatched || name == nfdv1alpha1.RuleMatchedFeature
 		}
 		r.readsVars = r.readsVars || len(t.Names()) > 0

@@ -95,7 +95,7 @@ func (p *Program) Eval(in Input) *Outcome {
 var skippedByFailure = &result{skipped: "an earlier rule prevents changes to the node"}
 
 func newEvaluation(p *Program, in *Input) *evaluation {
-	e := &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget}
+	e := &evaluation{program: p, in: in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, unread: in.Facts.Unread()}
 	if !p.allMatched {
 		e.matched.only = p.matched
 	}
@@ -109,6 +109,9 @@ type evaluation struct {
 	src     *facts.Overlay
 	matched matchedState
 	vars    map[int]map[string]expr.Value // by set: variables keep their kinds within their object
+
+	unread []string // sources that the worker of the node has not read
+	doubt  doubt
 
 	nodeBudget, ruleBudget int
 	looked                 match.Work // the cost of searching features for the current rule
@@ -133,6 +136,10 @@ func (e *evaluation) run(r *rule) *result {
 	e.begin(r)
 	src := e.sourceFor(r.set)
 	matched, err := e.matches(r, src)
+	if why := e.undecided(r, src, matched && err == nil); why != "" {
+		e.doubt.add(r)
+		return &result{skipped: why, undecided: true}
+	}
 	if err != nil {
 		return e.fail(r, err)
 	}
@@ -367,7 +374,7 @@ func (p *Program) EvalEach(inputs []*Input, f func(i int, o *Outcome) bool) {
 // batchKey encodes everything that an outcome depends on, except for the program, if no rule reads the node itself or its publishers.
 func (p *Program) batchKey(in *Input) string {
 	var key []byte
-	for _, name := range p.reads {
+	for _, name := range append([]string{facts.UnreadFeature}, p.reads...) {
 		for _, id := range in.Facts.Feature(name).ID() {
 			key = binary.LittleEndian.AppendUint64(key, id)
 		}

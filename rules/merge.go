@@ -18,8 +18,10 @@ import (
 type result struct {
 	matched bool
 	skipped string
-	err     error
-	partial error // errors of single instances
+	// undecided is set if it is unknown whether the rule matches; skipped says why.
+	undecided bool
+	err       error
+	partial   error // errors of single instances
 
 	outputs  []output
 	taints   []corev1.Taint

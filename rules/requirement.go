@@ -68,8 +68,13 @@ func (q *Requirement) PerNode() bool { return q.rule.readsNode }
 // Eval reports whether a node meets the requirement. Matched holds the outputs of rules for the node, which the requirement reads
 // as rule.matched. It may be nil.
 func (q *Requirement) Eval(in Input, matched map[string]string) (bool, error) {
-	e := q.evaluation(in, matched)
-	return e.matches(q.rule, e.src)
+	return q.meets(q.evaluation(in, matched))
+}
+
+// meets reports whether a node meets the requirement. It does not if that is unknown: see Unread.
+func (q *Requirement) meets(e *evaluation) (bool, error) {
+	ok, err := e.matches(q.rule, e.src)
+	return ok && (err != nil || e.undecided(q.rule, e.src, true) == ""), err
 }
 
 // workPerStep is the cost of a step of an expression in units of match.Work.
@@ -78,7 +83,7 @@ const workPerStep = 32
 // EvalCosting is like Eval and also returns the cost in units of match.Work, a few nanoseconds each.
 func (q *Requirement) EvalCosting(in Input, matched map[string]string) (ok bool, cost int, err error) {
 	e := q.evaluation(in, matched)
-	ok, err = e.matches(q.rule, e.src)
+	ok, err = q.meets(e)
 	return ok, int(e.looked-lookedForRequirement) + workPerStep*(RuleBudget-e.ruleBudget), err
 }
 
@@ -86,18 +91,21 @@ func (q *Requirement) EvalCosting(in Input, matched map[string]string) (ok bool,
 func (q *Requirement) Why(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)
 	ok, err := e.matches(q.rule, e.src)
-	switch {
-	case err != nil:
-		return err.Error()
-	case ok:
+	if why := e.undecided(q.rule, e.src, ok && err == nil); why != "" {
+		return why
+	}
+	if ok && err == nil {
 		return ""
+	}
+	if err != nil {
+		return err.Error()
 	}
 	e.looked = lookedForRequirement
 	return e.whyNot(q.rule)
 }
 
 func (q *Requirement) evaluation(in Input, matched map[string]string) *evaluation {
-	e := &evaluation{program: q.program, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule, looked: lookedForRequirement}
+	e := &evaluation{program: q.program, in: &in, src: facts.NewOverlay(in.Facts), nodeBudget: NodeBudget, ruleBudget: RuleBudget, rule: q.rule, looked: lookedForRequirement, unread: in.Facts.Unread()}
 	if matched != nil {
 		e.matched.values, e.matched.exists = matched, true
 		e.showMatched(e.src)
@@ -135,6 +143,9 @@ func (q *Requirement) ReadsMatched() bool { return q.rule.readsMatched }
 func (q *Requirement) Lacks(in Input, matched map[string]string) string {
 	e := q.evaluation(in, matched)
 	ok, err := e.matches(q.rule, e.src)
+	if why := e.undecided(q.rule, e.src, ok && err == nil); why != "" {
+		return why
+	}
 	switch {
 	case ok:
 		return ""

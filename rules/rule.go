@@ -37,12 +37,14 @@ type rule struct {
 
 	// reads are the names of the features that the result depends on; derives are those that the actions create.
 	reads, derives []string
-	readsMatched   bool     // reads outputs of earlier rules
-	matchedNames   []string // names of those outputs, unless allMatched is set
-	allMatched     bool
-	readsVars      bool // reads variables of its object
-	readsNode      bool // reads the node's name or metadata
-	readsElements  bool // reads the elements that its matchers matched
+	// asks are those of them that conditions and values read, in which a missing feature can make the rule match.
+	asks          []string
+	readsMatched  bool     // reads outputs of earlier rules
+	matchedNames  []string // names of those outputs, unless allMatched is set
+	allMatched    bool
+	readsVars     bool // reads variables of its object
+	readsNode     bool // reads the node's name or metadata
+	readsElements bool // reads the elements that its matchers matched
 }
 
 // matchesAll reports whether a rule has no matchers.

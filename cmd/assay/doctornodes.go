@@ -165,7 +165,8 @@ func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []
 
 // compare returns the keys of a Node that are not what rules give, of those that the controller of this instance writes.
 func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*difference) {
-	outcome, withholding := program.Eval(w.fleet.Input(node.Name)), w.withholding()
+	in, withholding := w.fleet.Input(node.Name), w.withholding()
+	outcome := program.Eval(in)
 	if outcome.Failed != nil {
 		return nil // the node keeps what it has
 	}
@@ -196,6 +197,7 @@ func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*diffe
 			out = append(out, &difference{given{k.kind, k.key, ""}, node.Name, fmt.Sprintf("%q", has), "none"})
 		}
 	}
+	out = slices.DeleteFunc(out, func(d *difference) bool { return undecided(in, outcome, d.kind, d.key) != "" })
 	slices.SortFunc(out, func(a, b *difference) int { return strings.Compare(string(a.kind)+" "+a.key, string(b.kind)+" "+b.key) })
 	return out
 }

@@ -179,6 +179,10 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if k.Hold != nil || e.outcome.Failed != nil {
 		return
 	}
+	if why := undecided(e.input, e.outcome, k.Kind, k.Key); why != "" {
+		k.Why += "; whether another rule gives it another value is unknown, because " + why + ": the controller leaves it as it is"
+		return
+	}
 	if _, ours := e.owner(k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
 		k.Why += "; the controller does not change keys of other clients, because restrictions.allowOverwrite is false"
 		return
@@ -230,8 +234,11 @@ func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 		return k
 	}
 	k.Hold = e.report.Of(k.Kind, k.Key, true, e.orphan())
+	why := undecided(e.input, e.outcome, f.kind, f.key)
 	switch {
 	case k.Hold != nil:
+	case why != "":
+		k.Why = "written by Assay; whether something gives it now is unknown, because " + why + ": the controller leaves it as it is"
 	case e.orphan() && (!e.report.Known || e.report.Leader.Alive):
 		k.Why += "; the node's worker has no NodeFeature: the controller keeps what followed from it for removalGracePeriod"
 	case e.report.Nothing() != "":

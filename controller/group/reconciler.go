@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: delay}, nil
 	}
 	p := r.compiled(&obj)
-	want := status(&obj, p, p.members(r.opt.Nodes.All()), r.opt.Nodes.DevicesProblem(p.rules.Reads()))
+	want := status(&obj, p, p.members(r.opt.Nodes.All(), &obj.Status), r.opt.Nodes.DevicesProblem(p.rules.Reads()))
 	if equality.Semantic.DeepEqual(obj.Status, want) {
 		return ctrl.Result{}, nil
 	}
@@ -96,15 +97,17 @@ func (r *Reconciler) compiled(obj *nfdv1alpha1.NodeFeatureGroup) *program {
 	return p
 }
 
-// members returns the names of the nodes that match at least one of the rules, in the given order.
-func (p *program) members(nodes []*inputs.State) []string {
+// members returns the names of the nodes that match at least one of the rules, in the given order. A node of which this is unknown, because
+// its worker has not read a source since the node booted, stays in the group if it is there.
+func (p *program) members(nodes []*inputs.State, before *nfdv1alpha1.NodeFeatureGroupStatus) []string {
 	var out []string
 	for _, n := range nodes {
 		in := n.Input
 		in.Labels = nil
 		matched := false
-		p.rules.Eval(in).Matched(func(string) { matched = true })
-		if matched {
+		o := p.rules.Eval(in)
+		o.Matched(func(string) { matched = true })
+		if matched || o.AnyUndecided() && slices.ContainsFunc(before.Nodes, func(n nfdv1alpha1.FeatureGroupNode) bool { return n.Name == in.Node.Name }) {
 			out = append(out, in.Node.Name)
 		}
 	}

@@ -108,7 +108,7 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	r.reportLeftOut(ctx, node, state.LeftOut)
 	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
 	origins := &decide.Origins{
-		Outcome: p.outcome, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
+		Outcome: p.outcome, Facts: state.Input.Facts, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
 		Changes: r.limits.changes.Of(node.Name),
 	}
 	p.Pass = decide.Pass{
@@ -135,6 +135,7 @@ func (r *Reconciler) features(state inputs.State) decide.Features {
 	if own := state.Own; own != nil {
 		f.Worker = &decide.Worker{
 			Publisher: own.Publisher(), Boot: own.Spec.Features.Facts.Boot(), MissingSets: own.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation],
+			Unread: own.Spec.Features.Facts.Unread(),
 		}
 	}
 	if err := r.inputs.LeftOutOwn(state); err != nil {

@@ -213,16 +213,18 @@ func (w *watch) look() {
 // check checks the pods on one node.
 func (w *watch) check(node string, pods []*corev1.Pod) {
 	losses := map[string]loss.Loss{}
+	unknown := false
 	for _, p := range pods {
-		first, unmet := w.lacks(p)
+		first, unmet, unread := w.lacks(p)
+		unknown = unknown || unread
 		taints := w.taints(p, unmet)
 		w.tell(p, first, slices.ContainsFunc(taints, func(l loss.Loss) bool { return l.Had }))
 		join(losses, taints)
 	}
 	switch {
 	case w.losses == nil:
-	case len(losses) > 0 && !w.nodes.Publishes(node):
-		w.losses.SetUnknown(node) // without the worker's NodeFeature, the node seems to have lost everything
+	case unknown, len(losses) > 0 && !w.nodes.Publishes(node):
+		w.losses.SetUnknown(node) // without the worker's NodeFeature, or a source in it, the node seems to have lost what it lacks
 	default:
 		w.losses.Set(node, sorted(losses))
 	}
@@ -230,10 +232,11 @@ func (w *watch) check(node string, pods []*corev1.Pod) {
 
 // lacks returns the requirements of a pod that its node does not meet, with what the node lacks, and the first of these. Unknown
 // requirements count as met: a request that has changed since the pod was created, or a deleted node. Stale features count as present.
-func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]string) {
+// Unknown is set if it is unknown of a requirement whether the node meets it, because of a source that its worker has not read.
+func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]string, unknown bool) {
 	reqs := w.requirements(p)
 	if reqs == nil {
-		return "", nil
+		return "", nil, false
 	}
 	list, _ := w.index.Explain(&requirements.Requirements{Required: reqs.Required}, p.Spec.NodeName, 0)
 	for i, f := range list {
@@ -241,12 +244,16 @@ func (w *watch) lacks(p *corev1.Pod) (first string, unmet map[requirements.Key]s
 			w.has(p, reqs.Required[i].Key)
 			continue
 		}
+		if f.Unknown {
+			unknown = true
+			continue
+		}
 		if unmet == nil {
 			first, unmet = f.Lacks, map[requirements.Key]string{}
 		}
 		unmet[reqs.Required[i].Key] = f.Lacks
 	}
-	return first, unmet
+	return first, unmet, unknown
 }
 
 // has records that the node of a pod meets a requirement of the pod.

@@ -41,6 +41,7 @@ var notShared = map[string]string{
 	"network.virtual": "interfaces come and go with pods",
 	"system.name":     "names one node",
 	"system.boot":     "names one boot of one node",
+	"source.unread":   "lasts until the sources of one node have answered",
 	"local.":          "files of an administrator or a device plugin may hold anything, including serial numbers and times",
 }
 

@@ -163,7 +163,7 @@ func (c *checker) change(change apiserver.Change) {
 		}
 		// A new key can have the value of another NodeFeature if a list lacked the one that overrides it. No API server returns such a list.
 		partial := !had && c.w.short[change.By+" nodefeatures"]
-		if has && !partial && !c.justified(change, name, func(want map[string]string) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
+		if has && !partial && !c.justified(change, name, func(want map[string]string, _, _ []object) bool { v, wants := want[k]; return wants && same(k, v, now) }, false) {
 			c.w.violate("%s: %s=%s is written and was not wanted lately", name, k, now)
 		}
 		switch {
@@ -195,17 +195,56 @@ func (c *checker) change(change apiserver.Change) {
 func same(_, a, b string) bool { return a == b }
 
 // taken reports whether a key with its value was wanted in all states that the writer could have seen. A removed key must not have
-// been wanted with any value: it would disappear briefly and come back.
+// been wanted with any value: it would disappear briefly and come back. A state in which no rule gives the key does not explain it if one that
+// has given it reads a source which the node's worker has not read since the node booted.
 func (c *checker) taken(change apiserver.Change, node, k, value string, changed bool) bool {
-	return !c.justified(change, node, func(want map[string]string) bool {
+	return !c.justified(change, node, func(want map[string]string, rules, features []object) bool {
 		v, wants := want[k]
-		return !wants || changed && v != value
+		return changed && wants && v != value || !wants && !c.depends(node, rules, k, c.unread(node, features))
 	}, true)
+}
+
+// unread returns the sources that have found nothing yet for what the worker of a node has published, although the host has what they find.
+func (c *checker) unread(node string, features []object) (out []string) {
+	at := slices.IndexFunc(features, func(f object) bool {
+		return below(f, "metadata")["namespace"] == namespace && below(f, "metadata")["name"] == node
+	})
+	if at < 0 || c.w.hosts[node] == nil {
+		return nil
+	}
+	published := below(c.w.resolved(features[at]), "attributes")
+	for source, feature := range map[string]string{"test": "test.attr", "id": "id.host", "system": "system.boot"} {
+		if past := c.w.hosts[node].past[source]; len(below(published, feature)) == 0 && len(past) > 0 && past[len(past)-1] != "" {
+			out = append(out, source)
+		}
+	}
+	return out
+}
+
+// depends reports whether one of the rules reads one of the sources, and has given a node a key at some time.
+func (c *checker) depends(node string, list []object, k string, sources []string) bool {
+	if len(sources) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(list, func(o object) bool {
+		rules, _ := below(o, "spec")["rules"].([]any)
+		reads := slices.ContainsFunc(rules, func(r any) bool {
+			terms, _ := r.(object)["matchFeatures"].([]any)
+			return slices.ContainsFunc(terms, func(t any) bool {
+				source, _, _ := strings.Cut(fmt.Sprint(t.(object)["feature"]), ".")
+				return slices.Contains(sources, source)
+			})
+		})
+		return reads && slices.ContainsFunc(c.featuresOf(node, 1), func(features []object) bool {
+			_, gives := c.want.want(node, []object{o}, features)[k]
+			return gives
+		})
+	})
 }
 
 // justified reports whether a state that the writer could have seen explains a change. For removals, a worker's features count for
 // the grace period after their deletion.
-func (c *checker) justified(change apiserver.Change, name string, explains func(want map[string]string) bool, takes bool) bool {
+func (c *checker) justified(change apiserver.Change, name string, explains func(want map[string]string, rules, features []object) bool, takes bool) bool {
 	p := c.w.running(change.By)
 	if p == nil {
 		return true // it has crashed since
@@ -214,12 +253,12 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 	if !takes && time.Now().Before(p.unsure) {
 		grace += patience // what it writes may have been due before its requests failed
 	}
-	return c.possible(name, p, p.floor["nodefeaturerules"], p.floor["nodefeatures"], grace, takes, func(want map[string]string, _ []object) bool { return explains(want) })
+	return c.possible(name, p, p.floor["nodefeaturerules"], p.floor["nodefeatures"], grace, takes, explains)
 }
 
 // possible reports whether something is true of one of the states of a node that a process could have seen, with rules and NodeFeatures from
 // the given revisions on. A worker's features count for the grace period after their deletion; if the change takes a key, they surely do.
-func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, features []object) bool) bool {
+func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, rules, features []object) bool) bool {
 	last, features := c.last(name, p, grace, takes), c.featuresOf(name, max(published, 1))
 	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
 	versions := distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1)))
@@ -227,7 +266,9 @@ func (c *checker) possible(name string, p *program, rules, published int64, grac
 		versions = append(versions, steady(versions))
 	}
 	for _, ruleObjects := range versions {
-		holds := func(features []object) bool { return is(c.want.want(name, ruleObjects, features), features) }
+		holds := func(features []object) bool {
+			return is(c.want.want(name, ruleObjects, features), ruleObjects, features)
+		}
 		for _, of := range features {
 			own := slices.ContainsFunc(of, isOwn)
 			// The worker's features may be left out because a set is missing, or because they are of the previous node of this name.

@@ -156,7 +156,7 @@ func (c *checker) explains(e *scheduling, node string, r requirement, met bool) 
 	case !met && existed:
 		return true
 	}
-	return c.possible(node, e.program, e.known, e.known, settings.DefaultRemovalGracePeriod+patience, false, func(want map[string]string, features []object) bool {
+	return c.possible(node, e.program, e.known, e.known, settings.DefaultRemovalGracePeriod+patience, false, func(want map[string]string, _, features []object) bool {
 		return r.met(c.w, want, features) == met
 	})
 }

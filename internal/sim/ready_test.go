@@ -14,6 +14,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/internal/worker/start"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/settings"
 )
@@ -39,7 +40,13 @@ func (w *world) reboot(name string) {
 	switch {
 	case w.employs(name):
 		w.dismiss(name)
-		w.hire(name)
+		if w.n(2) == 0 {
+			w.hire(name)
+			return
+		}
+		// A source hangs, and the worker publishes without it.
+		w.hireWith(name, map[string]time.Duration{one(w.tape, sources...): one(w.tape, 2*time.Minute, 20*time.Minute) + odd})
+		w.drain(start.Patience + time.Duration(w.n(60))*time.Second)
 	case w.n(2) == 0:
 		w.publish(name)
 	}
@@ -88,7 +95,10 @@ func (c *checker) gate(change apiserver.Change) {
 			c.w.violate("%s runs boot %s and is ready with %q", name, now, message)
 		}
 		have := c.w.keysOf(change.New)
-		if !c.contested[name] && !c.w.short[change.By+" nodefeaturerules"] && !c.justified(change, name, func(want map[string]string) bool {
+		if !c.justified(change, name, func(_ map[string]string, _, features []object) bool { return len(c.unread(name, features)) == 0 }, false) {
+			c.w.violate("%s is ready, and its worker has not read all sources since it booted", name)
+		}
+		if !c.contested[name] && !c.w.short[change.By+" nodefeaturerules"] && !c.justified(change, name, func(want map[string]string, _, _ []object) bool {
 			for k := range want {
 				if _, is := have[k]; !is {
 					return false

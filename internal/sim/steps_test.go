@@ -338,6 +338,7 @@ func (w *world) life() (out []weighted) {
 			{1, func() { w.stop(one(w.tape, w.programs...)) }},
 			{1, func() { w.rollOut(one(w.tape, w.programs...), nodeName(w.n(w.nodes))) }},
 			{1, func() { w.takeOver(one(w.tape, w.programs...)) }},
+			{1, func() { w.relist(one(w.tape, w.programs...)) }},
 			{1, func() { w.editOneOfTwo(one(w.tape, w.programs...)) }},
 		}...)
 	}

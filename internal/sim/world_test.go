@@ -209,6 +209,28 @@ func (w *world) takeOver(p *program) {
 	}
 }
 
+// relist has a program list the NodeFeatures again, in a list that lacks one which it has seen. The object is there: nothing may change, also
+// when the object has been missing for longer than the grace period.
+func (w *world) relist(p *program) {
+	list := w.server.List("nodefeatures")
+	if !p.synced || p.stopping || len(list) == 0 {
+		return
+	}
+	w.drain(time.Second)
+	w.omitted = "nodefeatures " + below(one(w.tape, list...), "metadata")["name"].(string)
+	for _, watch := range p.client.Watches() {
+		if resource, _ := watch.At(); resource == "nodefeatures" {
+			w.tell("watch of %s expires", watch)
+			w.server.Compact()
+			watch.Expire()
+		}
+	}
+	w.drain(time.Minute)
+	if w.omitted = ""; w.n(2) == 0 {
+		w.drain(quiet)
+	}
+}
+
 // editOneOfTwo replaces a program while one of two rules that give a key is edited, and no node has the facts any more because of which both
 // gave it. The next process knows that both gave the key, but not which of them gave it to a node: the edit does not explain that all
 // nodes lose it.

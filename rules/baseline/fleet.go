@@ -12,6 +12,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // Result is what a baseline says about a fleet.
@@ -22,6 +23,9 @@ type Result struct {
 	Deviations []assayv1alpha1.BaselineDeviation
 	// Conforming, Deviating and Unknown are the sorted names of the selected nodes in each state.
 	Conforming, Deviating, Unknown []string
+	// Unread are, by node, the sources that its worker has not read since the node booted, so that results of checks are unknown. A node with
+	// such sources is among Unknown, unless it fails another check.
+	Unread map[string][]string
 }
 
 // Named is the verdict about a node; nil: the node is not selected.
@@ -57,29 +61,52 @@ func (b *Baseline) Compare(list []Named) *Result {
 				deviate(&check, n.Node, n.Verdict.failing[k].why)
 			}
 		}
+		check.Unknown = unread(known, func(v *Verdict) bool { return slices.Contains(v.unread, i) })
 		out.Checks = append(out.Checks, check)
 	}
 	for i := range b.uniform {
 		check, groups := count(b.uniform[i].name, i, known)
 		for _, n := range known {
+			if n.Verdict.values[i].kind == unreadValue {
+				continue
+			}
 			if message := groups[n.Verdict.group].judge(n.Verdict.group, n.Verdict.values[i]); message != "" {
 				deviate(&check, n.Node, message)
 			}
 		}
+		check.Unknown = unread(known, func(v *Verdict) bool { return v.values[i].kind == unreadValue })
 		out.Checks = append(out.Checks, check)
 	}
 	for _, n := range list {
+		if n.Verdict != nil && len(n.Verdict.sources) > 0 {
+			if out.Unread == nil {
+				out.Unread = map[string][]string{}
+			}
+			out.Unread[n.Node] = n.Verdict.sources
+		}
 		switch {
 		case n.Verdict == nil:
 		case n.Verdict.unknown:
 			out.Unknown = append(out.Unknown, n.Node)
 		case deviates[n.Node]:
 			out.Deviating = append(out.Deviating, n.Node)
+		case len(n.Verdict.sources) > 0:
+			out.Unknown = append(out.Unknown, n.Node)
 		default:
 			out.Conforming = append(out.Conforming, n.Node)
 		}
 	}
 	return out
+}
+
+// unread counts nodes for which the result of a check is unknown.
+func unread(known []Named, is func(*Verdict) bool) (n int32) {
+	for _, k := range known {
+		if is(k.Verdict) {
+			n++
+		}
+	}
+	return n
 }
 
 // group is the nodes whose values are compared with one another.
@@ -94,6 +121,9 @@ type group struct {
 func count(name string, index int, known []Named) (assayv1alpha1.BaselineCheck, map[string]*group) {
 	check, groups, all := assayv1alpha1.BaselineCheck{Name: name}, map[string]*group{}, map[observed]int{}
 	for _, n := range known {
+		if n.Verdict.values[index].kind == unreadValue {
+			continue
+		}
 		g := groups[n.Verdict.group]
 		if g == nil {
 			g = &group{values: map[observed]int{}}
@@ -192,7 +222,7 @@ func (r *Result) Condition() metav1.Condition {
 		return of(metav1.ConditionFalse, assayv1alpha1.ReasonNoMajority, "%s", r.split())
 	case len(r.Unknown) > 0:
 		return of(metav1.ConditionUnknown, assayv1alpha1.ReasonFeaturesUnknown, "the features of %d of %s are unknown: %s", len(r.Unknown),
-			clip.Count(total, "node"), some(r.Unknown))
+			clip.Count(total, "node"), clip.Join(r.describeUnknown(), ", ", shown))
 	case total == 0:
 		return of(metav1.ConditionUnknown, assayv1alpha1.ReasonNoNodes, "the baseline selects no node")
 	}
@@ -233,7 +263,13 @@ func (r *Result) split() string {
 	return ""
 }
 
-// some lists the first names of a list.
-func some(names []string) string {
-	return clip.Join(names, ", ", shown)
+// describeUnknown returns the nodes in Unknown, each with the sources that its worker has not read.
+func (r *Result) describeUnknown() []string {
+	out := slices.Clone(r.Unknown)
+	for i, node := range out {
+		if sources := r.Unread[node]; len(sources) > 0 {
+			out[i] = fmt.Sprintf("%s (%s)", node, facts.WhyUnread(sources))
+		}
+	}
+	return out
 }

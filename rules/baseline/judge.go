@@ -2,6 +2,7 @@ package baseline
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,9 @@ type Node struct {
 type Verdict struct {
 	unknown bool
 	failing []failure
-	group   string // the labels in within
+	unread  []int    // indices in require of those for which it is unknown whether the node meets them
+	sources []string // that the worker has not read, of all checks whose result is unknown because of it
+	group   string   // the labels in within
 	values  []observed
 }
 
@@ -46,9 +49,10 @@ type observed struct {
 type observedKind uint8
 
 const (
-	present observedKind = iota
-	missing              // the node lacks something that the expression reads
-	faulty               // the expression cannot be evaluated: text says why
+	present     observedKind = iota
+	missing                  // the node lacks something that the expression reads
+	faulty                   // the expression cannot be evaluated: text says why
+	unreadValue              // the node's worker has not read what the expression reads
 )
 
 // absent is how a missing value is shown.
@@ -76,6 +80,9 @@ func (b *Baseline) Judge(n Node) *Verdict {
 	unpublished := n.Unpublished || len(n.Input.Publishers) == 0
 	unknown := n.Unknown || unpublished
 	if b.match != nil && !unpublished {
+		if sources := b.match.Unread(n.Input); len(sources) > 0 {
+			return &Verdict{unknown: true, sources: sources}
+		}
 		ok, err := b.match.Eval(n.Input, nil)
 		if !ok && err == nil {
 			return nil
@@ -87,13 +94,21 @@ func (b *Baseline) Judge(n Node) *Verdict {
 	}
 	out := &Verdict{group: b.group(n.Input.Node.Labels)}
 	for i, r := range b.require {
-		if ok, err := r.Eval(n.Input, nil); !ok || err != nil {
+		if sources := r.Unread(n.Input); len(sources) > 0 {
+			out.unread, out.sources = append(out.unread, i), append(out.sources, sources...)
+		} else if ok, err := r.Eval(n.Input, nil); !ok || err != nil {
 			out.failing = append(out.failing, failure{i, r.why(n.Input)})
 		}
 	}
 	for _, v := range b.uniform {
-		out.values = append(out.values, v.observe(n.Input))
+		if sources := v.Unread(n.Input); len(sources) > 0 {
+			out.values, out.sources = append(out.values, observed{kind: unreadValue}), append(out.sources, sources...)
+		} else {
+			out.values = append(out.values, v.observe(n.Input))
+		}
 	}
+	slices.Sort(out.sources)
+	out.sources = slices.Compact(out.sources)
 	return out
 }
 

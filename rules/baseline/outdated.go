@@ -18,5 +18,5 @@ func Outdated(f *facts.Facts, node *corev1.Node) bool {
 // Complete reports whether the condition FeaturesReady of a Node does not contradict that its features are known.
 func Complete(node *corev1.Node) bool {
 	c := plan.StateOf(node).Ready()
-	return c == nil || c.Status == corev1.ConditionTrue || c.Reason == assayv1alpha1.ReasonLabelsUnmet
+	return c == nil || c.Status == corev1.ConditionTrue || c.Reason == assayv1alpha1.ReasonLabelsUnmet || c.Reason == assayv1alpha1.ReasonSourcesUnread
 }

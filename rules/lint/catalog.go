@@ -85,6 +85,8 @@ var catalog = map[string]knownFeature{
 	"system.tpm":  {attributes: true, elements: []string{"present", "version"}},
 	"system.boot": {attributes: true, elements: []string{"id"}},
 
+	"source.unread": {flags: true, open: true},
+
 	"dra.device": {instances: true, open: true, elements: []string{"device.name", "driver.name", "pool.name", "shared", "taints"},
 		prefixes: []string{"capacity."}},
 	"dra.driver": {instances: true, elements: []string{"complete", "devices", "name", "pools"}},

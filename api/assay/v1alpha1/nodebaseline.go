@@ -177,6 +177,9 @@ type BaselineCheck struct {
 	Name string `json:"name"`
 	// deviating is the number of nodes that fail the check.
 	Deviating int32 `json:"deviating"`
+	// unknown is the number of nodes whose worker has not read what the check reads since they booted: they neither pass nor fail it.
+	// +optional
+	Unknown int32 `json:"unknown,omitempty"`
 	// noMajority is the number of nodes that cannot be compared: in their group, no value is that of more than half of the nodes.
 	// +optional
 	NoMajority int32 `json:"noMajority,omitempty"`

@@ -91,6 +91,8 @@ const (
 	// ReasonLabelsUnmet is the reason of FeaturesReady while a node that has just joined has labels of NodeFeatureRequests that it does
 	// not meet.
 	ReasonLabelsUnmet = "LabelsUnmet"
+	// ReasonSourcesUnread is the reason of FeaturesReady while the worker has not read all of its sources since the node booted.
+	ReasonSourcesUnread = "SourcesUnread"
 	// FailedAnnotation on a Node is the rule whose fail action prevents changes to its labels.
 	FailedAnnotation = GroupName + "/failed"
 )

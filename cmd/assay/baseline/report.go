@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // Report is what a baseline says about a fleet, with all deviations. Its JSON is an interface.
@@ -20,11 +21,13 @@ type Report struct {
 	// Conforming is the condition of the NodeBaseline without its time: status, reason and message.
 	Conforming Verdict `json:"conforming"`
 	// The names of the nodes in each state, sorted.
-	ConformingNodes []string                          `json:"conformingNodes"`
-	DeviatingNodes  []string                          `json:"deviatingNodes"`
-	UnknownNodes    []string                          `json:"unknownNodes"`
-	Checks          []assayv1alpha1.BaselineCheck     `json:"checks"`
-	Deviations      []assayv1alpha1.BaselineDeviation `json:"deviations"`
+	ConformingNodes []string `json:"conformingNodes"`
+	DeviatingNodes  []string `json:"deviatingNodes"`
+	UnknownNodes    []string `json:"unknownNodes"`
+	// Unread are, by node, the sources that its worker has not read, so that results of checks are unknown.
+	Unread     map[string][]string               `json:"unread,omitempty"`
+	Checks     []assayv1alpha1.BaselineCheck     `json:"checks"`
+	Deviations []assayv1alpha1.BaselineDeviation `json:"deviations"`
 }
 
 // Verdict is a condition.
@@ -39,7 +42,7 @@ func New(name string, r *baseline.Result) *Report {
 	c := r.Condition()
 	return &Report{
 		Baseline: name, Conforming: Verdict{c.Status, c.Reason, c.Message},
-		ConformingNodes: list(r.Conforming), DeviatingNodes: list(r.Deviating), UnknownNodes: list(r.Unknown),
+		ConformingNodes: list(r.Conforming), DeviatingNodes: list(r.Deviating), UnknownNodes: list(r.Unknown), Unread: r.Unread,
 		Checks: list(r.Checks), Deviations: list(r.Deviations),
 	}
 }
@@ -68,8 +71,13 @@ func Summary(all []*Report) [][]string {
 	return rows
 }
 
-// unknownText is the message of a node whose features are unknown.
-const unknownText = "the features of the node are unknown: check its worker"
+// whyUnknown returns why the features of a node are unknown.
+func (r *Report) whyUnknown(node string) string {
+	if sources := r.Unread[node]; len(sources) > 0 {
+		return facts.WhyUnread(sources)
+	}
+	return "the features of the node are unknown: check its worker"
+}
 
 // Findings returns a row for everything that keeps nodes from conforming, with a header; nil: there is nothing.
 func Findings(all []*Report) [][]string {
@@ -84,7 +92,12 @@ func Findings(all []*Report) [][]string {
 			}
 		}
 		for _, node := range r.UnknownNodes {
-			rows = append(rows, []string{r.Baseline, node, "-", unknownText})
+			rows = append(rows, []string{r.Baseline, node, "-", r.whyUnknown(node)})
+		}
+		for _, node := range r.DeviatingNodes {
+			if len(r.Unread[node]) > 0 {
+				rows = append(rows, []string{r.Baseline, node, "-", r.whyUnknown(node)})
+			}
 		}
 		if nodes, _, _, _ := r.numbers(); nodes == 0 {
 			rows = append(rows, []string{r.Baseline, "-", "-", r.Conforming.Message})
@@ -134,7 +147,7 @@ func JUnit(w io.Writer, all []*Report) error {
 			suite.Cases = append(suite.Cases, report.Case{Name: node, Class: class, Failure: failing[node]})
 		}
 		for _, node := range r.UnknownNodes {
-			suite.Cases = append(suite.Cases, report.Case{Name: node, Class: class, Skipped: &report.Skipped{Message: unknownText}})
+			suite.Cases = append(suite.Cases, report.Case{Name: node, Class: class, Skipped: &report.Skipped{Message: r.whyUnknown(node)}})
 		}
 		for _, c := range r.Checks {
 			if text := split(c); text != "" {

@@ -76,6 +76,8 @@ type Worker struct {
 	Publisher string
 	// Boot is the boot that the worker has examined; empty: it does not say.
 	Boot string
+	// Unread are the sources that the worker has not read since the node booted.
+	Unread []string
 	// MissingSets are the NodeFeatureSets that the worker found missing, as it has written them.
 	MissingSets string
 }

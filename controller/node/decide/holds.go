@@ -30,13 +30,13 @@ type Hold struct {
 //
 // The order matters. What is missing in the plan must not be counted, and what is counted must be written:
 //
-//   - The first three are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
+//   - The first four are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
 //     use it up, nor be reported as a loss.
 //   - The budget comes before flapping, so that a removal that waits for both is known as a loss to the administrator who confirms removals.
 //   - A node takes its turn in the pace of evictions only once nothing but another client can still hold the taint.
 //   - Keys that another client changes come last, because the steps that are left then are the corrections of this pass.
 var holds = []func(*Pass, *plan.Plan) Hold{
-	incomplete, unpublished, unseenDevices, overBudget, flapping, refused, evicting, contested,
+	incomplete, unpublished, unread, unseenDevices, overBudget, flapping, refused, evicting, contested,
 }
 
 // incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled
@@ -84,6 +84,12 @@ func unpublished(p *Pass, in *plan.Plan) Hold {
 	})
 	p.sayGrace(len(left.Steps) < len(in.Steps))
 	return Hold{Plan: left}
+}
+
+// unread keeps keys as they are whose value is unknown because the worker has not read a source since the node booted, without a time limit:
+// that a source does not answer is not evidence that the node lacks what it finds. The worker publishes again when it does.
+func unread(p *Pass, in *plan.Plan) Hold {
+	return Hold{Plan: in.Without(func(s plan.Step) bool { return p.key(s).Undecided })}
 }
 
 // unseenDevices keeps keys of objects that read devices, and that this process has not seen given, for the grace period after it began to

@@ -31,6 +31,8 @@ type Key struct {
 	Elsewhere bool `json:",omitzero"`
 	// Devices is set if one of the Givers reads devices of DRA drivers.
 	Devices bool `json:",omitzero"`
+	// Undecided is set if the value that the key should have is unknown, because the worker has not read a source since the node booted.
+	Undecided bool `json:",omitzero"`
 	// Baseline is set if the key is the condition of a NodeBaseline.
 	Baseline bool `json:",omitzero"`
 	// Flaps is how long to leave the key alone because it changes too often; 0: it does not.
@@ -74,7 +76,9 @@ func NewActive(generation int64, program *rules.Program, settings string) *Activ
 // Origins answers which objects gave the keys of one node, and which give them now.
 type Origins struct {
 	Outcome *rules.Outcome
-	Active  *Active
+	// Facts are the features of the node.
+	Facts  *facts.Facts
+	Active *Active
 	// Past is the record at the start of this process.
 	Past *record.Record
 	// Inactive returns the state of an object that is not active.
@@ -103,6 +107,7 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 		k.Givers, k.Overruled = o.givers(s), o.overruled(s)
 		k.Cause = o.why(s, k)
 	}
+	k.Undecided = !s.Mark && s.Op != plan.Forget && o.undecided(s, k.Givers)
 	if s.Op == plan.Remove && s.Takes() {
 		k.Elsewhere, k.Devices = o.namedElsewhere(s, k.Givers), slices.ContainsFunc(k.Givers, o.readsDevices)
 	}
@@ -145,6 +150,19 @@ func (o *Origins) namedElsewhere(s plan.Step, givers []record.Giver) bool {
 		}
 	}
 	return false
+}
+
+// undecided reports whether it is unknown which value a key should have: a rule that may give it, or the worker's own label, depends on a
+// source that has not been read.
+func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
+	gave := func(id string) bool {
+		return slices.ContainsFunc(givers, func(g record.Giver) bool { return g.ID == id })
+	}
+	if o.Outcome.Undecided(s.Kind, s.Key, func(set *rules.RuleSet) bool { return gave(set.ID()) }) {
+		return true
+	}
+	_, label := keys.Split(s.Key)
+	return s.Takes() && s.Kind == keys.Label && gave(record.Requested) && o.Facts.MayHaveLabel(label)
 }
 
 // readsDevices reports whether an object reads devices of DRA drivers, or what other objects give.

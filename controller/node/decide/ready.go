@@ -54,6 +54,12 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 		return p.judgeNothing(have)
 	}
 	boot := worker.Boot
+	if boot == "" && len(worker.Unread) > 0 { // which boot it has examined is among what is unknown
+		if isReady := applied(p.Node.Status.NodeInfo.BootID); have != nil && have.Status == isReady.Status && have.Message == isReady.Message {
+			return isReady, false
+		}
+		return sourcesUnread(worker.Unread), false
+	}
 	if boot == "" {
 		return nil, false // not a worker of Assay, or it does not examine the system
 	}
@@ -69,6 +75,9 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 	ready := applied(boot)
 	if have != nil && have.Status == ready.Status && have.Message == ready.Message {
 		return ready, false
+	}
+	if len(worker.Unread) > 0 {
+		return sourcesUnread(worker.Unread), false
 	}
 	if waiting := p.Features.DevicesIncomplete; len(waiting) > 0 {
 		return unready(ReadyDrivers, "DRA drivers that have published devices on this node have not published all of them since it booted: %s.",
@@ -138,6 +147,11 @@ func setsMissing(sets []string) *corev1.NodeCondition {
 			nfdv1alpha1.GroupName)
 	}
 	return unready(ReadySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(sets, ", "))
+}
+
+// sourcesUnread returns the condition of a node whose worker has not read all sources.
+func sourcesUnread(unread []string) *corev1.NodeCondition {
+	return unready(assayv1alpha1.ReasonSourcesUnread, "These sources of the worker have not been read since the node booted: %s.", strings.Join(unread, ", "))
 }
 
 func unreadable(why string) *corev1.NodeCondition {

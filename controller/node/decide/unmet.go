@@ -54,9 +54,9 @@ func (p *Pass) joining() bool {
 		p.Now.Sub(p.Node.CreationTimestamp.Time) < startup.FailOpenAfter
 }
 
-// current reports whether the worker of a node has published features since the node booted.
+// current reports whether the worker of a node has published the features of all sources since the node booted.
 func (p *Pass) current() bool {
-	if p.Features.Worker == nil {
+	if p.Features.Worker == nil || len(p.Features.Worker.Unread) > 0 {
 		return false
 	}
 	boot, now := p.Features.Worker.Boot, p.Node.Status.NodeInfo.BootID

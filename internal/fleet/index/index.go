@@ -90,6 +90,9 @@ func (n *node) complete() rules.Input {
 	return in
 }
 
+// unreadKey is the feature that names the sources which are unknown: every requirement depends on it.
+var unreadKey = facts.MakeKey(facts.UnreadFeature)
+
 // reader lists the sets that read a feature.
 type reader struct {
 	key  facts.Key
@@ -150,6 +153,12 @@ func (v *Index) Put(n Node) {
 	old := v.nodes[i]
 	v.assign(i, n)
 	of := &produced{index: v, node: &v.nodes[i]}
+	if facts.Lookup(old.in.Facts, unreadKey).ID() != facts.Lookup(n.Input.Facts, unreadKey).ID() {
+		for _, s := range v.sets {
+			s.judge(v, i, of)
+		}
+		return
+	}
 	for _, r := range v.readers {
 		if facts.Lookup(old.in.Facts, r.key).ID() != facts.Lookup(n.Input.Facts, r.key).ID() {
 			v.judgeAll(r.sets, i, of)

@@ -130,6 +130,8 @@ type Finding struct {
 	Weight int32 `json:"weight,omitempty"`
 	// Met reports whether the node meets it.
 	Met bool `json:"met"`
+	// Unknown is set if it is unknown whether the node meets it: the worker has not read a source since the node booted.
+	Unknown bool `json:"unknown,omitempty"`
 	// Lacks is what the node lacks first, in the words of the events; Why has the details.
 	Lacks string `json:"lacks,omitempty"`
 	Why   string `json:"why,omitempty"`
@@ -150,7 +152,7 @@ func (v *Index) Explain(reqs *requirements.Requirements, name string, now int64)
 		f := Finding{Origin: r.Origin, Weight: weight}
 		in := n.inputFor(r)
 		if f.Met, _ = r.Eval(in, matched); !f.Met {
-			f.Lacks, f.Why = r.Lacks(in, matched), r.Why(in, matched)
+			f.Lacks, f.Why, f.Unknown = r.Lacks(in, matched), r.Why(in, matched), len(r.Unread(in)) > 0
 		}
 		list = append(list, f)
 	}

@@ -207,7 +207,7 @@ func (s *set) judge(v *Index, i int32, of *produced) (cost int) {
 
 // kindOf returns everything that the result for a node depends on, or false if it depends on the node itself.
 func (s *set) kindOf(n *node) (k kind, ok bool) {
-	if len(s.keys) > maxReads || s.req.PerNode() || s.req.ReadsMatched() {
+	if len(s.keys) > maxReads || facts.Lookup(n.in.Facts, unreadKey) != nil || s.req.PerNode() || s.req.ReadsMatched() {
 		return k, false
 	}
 	for i, key := range s.keys {

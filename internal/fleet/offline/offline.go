@@ -43,6 +43,7 @@ type Fleet struct {
 	counts  map[string]gather.Selection[Published] // by node
 	devices map[string]*facts.Facts                // by node; nil: unknown
 	left    []leftOut
+	unread  []string // notes on nodes with sources that their workers have not read
 }
 
 // New returns the Fleet of objects.
@@ -70,6 +71,12 @@ func New(policy Policy, objects Objects) *Fleet {
 			}
 		}
 		f.counts[name] = selected
+		for _, p := range selected.All() {
+			if sources := p.Facts.Unread(); len(sources) > 0 {
+				f.unread = append(f.unread, fmt.Sprintf("node %s: %s: what depends on them is unknown, and the controller leaves it as it is",
+					name, facts.WhyUnread(sources)))
+			}
+		}
 	}
 	return f
 }
@@ -114,13 +121,13 @@ func (f *Fleet) All() (out []Published) {
 	return out
 }
 
-// Notes returns which NodeFeatures are left out, and why.
+// Notes returns which NodeFeatures are left out, and what is unknown of nodes, and why.
 func (f *Fleet) Notes() []string {
 	out := make([]string, len(f.left))
 	for i, l := range f.left {
 		out[i] = fmt.Sprintf("NodeFeature %s/%s is left out: %s", l.namespace, l.name, l.why)
 	}
-	return out
+	return append(out, f.unread...)
 }
 
 // LeftOut returns why a NodeFeature does not count; empty: it does, or its node is not in Names.

@@ -14,6 +14,16 @@ func (m *Matcher) Lacks(work *Work, src facts.Source) string {
 	return ""
 }
 
+// Fails reports whether a term does not hold, apart from those about features that skip selects.
+func (m *Matcher) Fails(work *Work, src facts.Source, skip func(feature string) bool) bool {
+	for i := range m.terms {
+		if !skip(m.terms[i].feature) && !m.traceTerm(work, src, i).Held {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *TermTrace) lacks() string {
 	var first *ExprTrace
 	for i := range t.Expressions {
