@@ -170,21 +170,69 @@ func TestTroubleshootingQuotesRealMessages(t *testing.T) {
 	found := 0
 	for _, match := range quotedMessage.FindAllStringSubmatch(page, -1) {
 		found++
-		text := match[1]
-		for _, argument := range []string{" …?", " rakc", "9999", `"now" `} { // the code has a verb for these
-			if before, after, ok := strings.Cut(text, argument); ok {
-				text = before
-				if len(after) > len(before) {
-					text = after
-				}
-			}
-		}
+		text := constant(match[1])
 		if !strings.Contains(code, text) {
 			t.Errorf("the page quotes %q, and no code has %q", match[1], text)
 		}
 	}
 	if found < 7 {
 		t.Errorf("only %d messages were found", found)
+	}
+}
+
+// constant returns the longest part of a message without its arguments: the code has a verb for these.
+func constant(message string) string {
+	for _, argument := range []string{" …?", "…", " rakc", "9999", `"now" `, "/sys", "not mounted", "controller have", "taints are disabled"} {
+		if before, after, ok := strings.Cut(message, argument); ok {
+			message = strings.TrimSpace(before)
+			if len(after) > len(before) {
+				message = after
+			}
+		}
+	}
+	return message
+}
+
+var (
+	// sentence matches three or more words in a sentence of a page that are a message or a title, not a command or an expression.
+	sentence = regexp.MustCompile("`((?:/sys|[A-Za-z]+)(?: [A-Za-z]{2,},?){2,}[^`{}<>=&|$]*)`")
+	// otherPrograms matches commands, and messages of the API server, Helm and the kernel.
+	otherPrograms = regexp.MustCompile(`^(assay|kubectl|helm|make|git|go|nfd|cosign|crane|openssl|skopeo|max|count|export|ssh|failed calling webhook|values don|` +
+		`cannot patch|no such file|CustomResourceDefinition …)`)
+)
+
+// TestPagesQuoteRealMessages looks up the messages that sentences and tables quote, and the titles of assay ui.
+func TestPagesQuoteRealMessages(t *testing.T) {
+	var code strings.Builder
+	for _, dir := range []string{"../rules", "../api", "../controller", "../internal", "../cmd", "../webhook", "../extender", "../discovery", "../certs"} {
+		code.WriteString(sources(t, dir))
+	}
+	for _, pattern := range []string{"../charts/assay/templates/*.tpl", "../charts/assay/files/*/*.yaml", "../cmd/assay/ui/templates/*.html"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || files == nil {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			code.WriteString(read(t, file))
+		}
+	}
+	found := 0
+	for _, file := range written(t) {
+		if file == "style.md" { // messages of earlier versions
+			continue
+		}
+		for _, match := range sentence.FindAllStringSubmatch(prose(t, file), -1) {
+			if otherPrograms.MatchString(match[1]) {
+				continue
+			}
+			found++
+			if text := constant(match[1]); !strings.Contains(code.String(), text) {
+				t.Errorf("%s quotes %q, and no code has %q", file, match[1], text)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d messages were found; how are they written now?", found)
 	}
 }
 

@@ -84,8 +84,8 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	}
 	cmd.AddGroup(
 		&cobra.Group{ID: groupWrite, Title: "Write rules:"},
-		&cobra.Group{ID: groupLook, Title: "Look at nodes:"},
-		&cobra.Group{ID: groupCluster, Title: "Ask the cluster:"},
+		&cobra.Group{ID: groupLook, Title: "Inspect nodes:"},
+		&cobra.Group{ID: groupCluster, Title: "Use a cluster:"},
 		&cobra.Group{ID: groupImages, Title: "Check images:"},
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())

@@ -47,7 +47,7 @@ func TestSchedulerConfigsAreWhatSchedulersRead(t *testing.T) {
 					t.Errorf("TLS is %t with %d profiles", e.EnableHTTPS, len(config.Profiles))
 				}
 				if e.EnableHTTPS && (e.TLSConfig == nil || e.TLSConfig.CAFile == "") {
-					t.Error("TLS without an authority would trust anybody")
+					t.Error("TLS without an authority would trust every server")
 				}
 			}
 			if want := "filter preempt prioritize"; verbs != want {
