@@ -15,6 +15,9 @@ const (
 	wireFixed32 = 5
 )
 
+// maxField is the largest number of a field.
+const maxField = 1<<29 - 1
+
 var (
 	errTruncated = errors.New("truncated message")
 	errWire      = errors.New("a field has the wrong type")
@@ -65,8 +68,8 @@ func each(message []byte, f func(field) error) error {
 			v.data = message[:size]
 		}
 		message = message[size:]
-		if v.number == 0 {
-			return errors.New("a field has the number 0")
+		if v.number == 0 || v.number > maxField {
+			return fmt.Errorf("a field has the number %d", v.number)
 		}
 		if err := f(v); err != nil {
 			return err
@@ -81,7 +84,7 @@ type decoder struct{ ids int }
 // count counts one more and returns an error if there are too many.
 func (d *decoder) count() error {
 	if d.ids++; d.ids > MaxIDs {
-		return fmt.Errorf("more than %d CPUs, devices and memory blocks", MaxIDs)
+		return fmt.Errorf("more than %d CPUs, devices, memory blocks, groups of them and NUMA nodes", MaxIDs)
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ const (
 	MaxMessageBytes = 16 << 20
 	// MaxPods is the maximum number of pods in a response. Kubelets run 110 by default; large nodes are configured with up to 1,000.
 	MaxPods = 4096
-	// MaxIDs is the maximum number of CPUs, devices and memory blocks in a response. A machine has hundreds of each; plugins that divide
-	// devices into shares have thousands.
+	// MaxIDs is the maximum number of CPUs, devices, memory blocks, their groups and their NUMA nodes in a response: each device that is
+	// listed alone counts three times. A machine has hundreds of each; plugins that divide devices into shares have thousands.
 	MaxIDs = 65536
 
 	// callTimeout is the timeout of one call. The kubelet answers within milliseconds from memory.

@@ -152,6 +152,7 @@ func TestInvalidMessages(t *testing.T) {
 		"a string as a pod":   {sub(1, number(1, 5)), "wrong type"},
 		"a group":             {protowire.AppendTag(nil, 7, protowire.StartGroupType), "wire type 3"},
 		"field 0":             {[]byte{0, 0}, "number 0"},
+		"field 2^29":          {number(1<<29, 0), "number 536870912"},
 		"not UTF-8":           {sub(1, text(1, "\xff")), "UTF-8"},
 		"an endless varint":   {[]byte(strings.Repeat("\xff", 20)), "truncated"},
 		"a length beyond int": {append(protowire.AppendTag(nil, 1, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), "truncated"},

@@ -110,6 +110,5 @@ func ParseConfigz(body []byte) (*Kubelet, error) {
 		return nil, errors.New("the answer has no kubeletconfig")
 	}
 	k := DefaultKubelet()
-	k.override(answer.Config)
-	return &k, nil
+	return &k, k.override(answer.Config)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,12 +29,12 @@ const maxKubeletBytes = 1 << 20
 
 // Kubelet is the part of a kubelet's configuration that decides how resources of NUMA nodes are given to pods.
 type Kubelet struct {
-	CPUManagerPolicy      string `yaml:"cpuManagerPolicy"`
-	MemoryManagerPolicy   string `yaml:"memoryManagerPolicy"`
-	TopologyManagerPolicy string `yaml:"topologyManagerPolicy"`
-	TopologyManagerScope  string `yaml:"topologyManagerScope"`
+	CPUManagerPolicy      string
+	MemoryManagerPolicy   string
+	TopologyManagerPolicy string
+	TopologyManagerScope  string
 	// TopologyManagerPolicyOptions are options such as max-allowable-numa-nodes and prefer-closest-numa-nodes.
-	TopologyManagerPolicyOptions map[string]string `yaml:"topologyManagerPolicyOptions"`
+	TopologyManagerPolicyOptions map[string]string
 }
 
 // DefaultKubelet returns the defaults of a kubelet (kubelet.config.k8s.io/v1beta1).
@@ -48,19 +49,19 @@ func (k *Kubelet) static() bool {
 	return k.CPUManagerPolicy == policyStatic && k.MemoryManagerPolicy == memoryPolicyStatic
 }
 
-// ReadKubelet reads a kubelet's configuration file, and the *.conf files of a directory of drop-ins in alphabetical order, if dropIns is
-// not empty (kubelet --config and --config-dir). Flags of the kubelet, which override both, are not known here.
+// ReadKubelet reads a kubelet's configuration file, and if dropIns is not empty, the *.conf files in that directory and below it, in
+// alphabetical order (kubelet --config and --config-dir). Flags of the kubelet, which override both, are not known here.
 func ReadKubelet(file, dropIns string) (*Kubelet, error) {
 	files := []string{file}
 	if dropIns != "" {
-		entries, err := os.ReadDir(dropIns)
+		err := filepath.WalkDir(dropIns, func(name string, e fs.DirEntry, err error) error { // sorted
+			if err == nil && filepath.Ext(name) == ".conf" && !e.IsDir() {
+				files = append(files, name)
+			}
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("kubelet's drop-in configuration: %w", err)
-		}
-		for _, e := range entries { // sorted
-			if filepath.Ext(e.Name()) == ".conf" && !e.IsDir() {
-				files = append(files, filepath.Join(dropIns, e.Name()))
-			}
 		}
 	}
 	k := DefaultKubelet()
@@ -89,25 +90,61 @@ func (k *Kubelet) add(name string) error {
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	k.override(&file)
+	if err := k.override(&file); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	return nil
 }
 
-// kubeletFile is a part of a kubelet's configuration. An empty string is a field that is not set.
-type kubeletFile Kubelet
+// kubeletFile is a part of a kubelet's configuration. Fields that are absent and fields that are null are not the same.
+type kubeletFile struct {
+	CPUManagerPolicy             yaml.Node `yaml:"cpuManagerPolicy"`
+	MemoryManagerPolicy          yaml.Node `yaml:"memoryManagerPolicy"`
+	TopologyManagerPolicy        yaml.Node `yaml:"topologyManagerPolicy"`
+	TopologyManagerScope         yaml.Node `yaml:"topologyManagerScope"`
+	TopologyManagerPolicyOptions yaml.Node `yaml:"topologyManagerPolicyOptions"`
+}
 
-// override replaces the settings that a file has.
-func (k *Kubelet) override(file *kubeletFile) {
-	k.CPUManagerPolicy = cmp.Or(file.CPUManagerPolicy, k.CPUManagerPolicy)
-	k.MemoryManagerPolicy = cmp.Or(file.MemoryManagerPolicy, k.MemoryManagerPolicy)
-	k.TopologyManagerPolicy = cmp.Or(file.TopologyManagerPolicy, k.TopologyManagerPolicy)
-	k.TopologyManagerScope = cmp.Or(file.TopologyManagerScope, k.TopologyManagerScope)
-	for name, value := range file.TopologyManagerPolicyOptions {
-		if k.TopologyManagerPolicyOptions == nil {
-			k.TopologyManagerPolicyOptions = map[string]string{}
+// override replaces the settings that a file has, as a JSON merge patch, which is how the kubelet adds drop-ins: null removes what earlier
+// files have set. An empty string is the default, too.
+func (k *Kubelet) override(file *kubeletFile) error {
+	defaults := DefaultKubelet()
+	for _, s := range []struct {
+		node      *yaml.Node
+		to        *string
+		otherwise string
+	}{
+		{&file.CPUManagerPolicy, &k.CPUManagerPolicy, defaults.CPUManagerPolicy},
+		{&file.MemoryManagerPolicy, &k.MemoryManagerPolicy, defaults.MemoryManagerPolicy},
+		{&file.TopologyManagerPolicy, &k.TopologyManagerPolicy, defaults.TopologyManagerPolicy},
+		{&file.TopologyManagerScope, &k.TopologyManagerScope, defaults.TopologyManagerScope},
+	} {
+		if s.node.IsZero() {
+			continue
 		}
-		k.TopologyManagerPolicyOptions[name] = value
+		var value string
+		if err := s.node.Decode(&value); err != nil {
+			return err
+		}
+		*s.to = cmp.Or(value, s.otherwise)
 	}
+	if file.TopologyManagerPolicyOptions.IsZero() {
+		return nil
+	}
+	var options map[string]*string
+	if err := file.TopologyManagerPolicyOptions.Decode(&options); err != nil {
+		return err
+	}
+	if options == nil || k.TopologyManagerPolicyOptions == nil {
+		k.TopologyManagerPolicyOptions = map[string]string{}
+	}
+	for name, value := range options {
+		delete(k.TopologyManagerPolicyOptions, name)
+		if value != nil {
+			k.TopologyManagerPolicyOptions[name] = *value
+		}
+	}
+	return nil
 }
 
 func (k *Kubelet) check() error {

@@ -20,6 +20,9 @@ func files(t *testing.T, config string, dropIns map[string]string) (file, dir st
 	all := map[string]string{file: config}
 	for name, text := range dropIns {
 		all[filepath.Join(dir, name)] = text
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, text := range all {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -49,6 +52,25 @@ func TestReadKubelet(t *testing.T) {
 			},
 			want: Kubelet{"static", "None", "single-numa-node", "pod", map[string]string{"max-allowable-numa-nodes": "16", "prefer-closest-numa-nodes": "true"}},
 		},
+		"DropInsBelow": { // the kubelet reads directories in the directory
+			config:  head,
+			dropIns: map[string]string{"20/a.conf": "topologyManagerPolicy: restricted\n", "10.conf": "topologyManagerPolicy: best-effort\ncpuManagerPolicy: static\n"},
+			want:    Kubelet{"static", "None", "restricted", "container", nil},
+		},
+		"DropInsRemove": { // null and an empty string
+			config: head + "cpuManagerPolicy: static\ntopologyManagerPolicy: restricted\nmemoryManagerPolicy: Static\n" +
+				"topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16', prefer-closest-numa-nodes: 'true'}\n",
+			dropIns: map[string]string{
+				"a.conf": "cpuManagerPolicy: null\ntopologyManagerPolicy: ''\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: null}\n",
+			},
+			want: Kubelet{"none", "Static", "none", "container", map[string]string{"prefer-closest-numa-nodes": "true"}},
+		},
+		"DropInsRemoveAllOptions": {
+			config:  head + "topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16'}\n",
+			dropIns: map[string]string{"a.conf": "topologyManagerPolicyOptions: null\n"},
+			want:    Kubelet{"none", "None", "none", "container", map[string]string{}},
+		},
+		"MergedKeys": {config: "x: &x {cpuManagerPolicy: static}\n<<: *x\n", want: Kubelet{"static", "None", "none", "container", nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, dir := files(t, tt.config, tt.dropIns)
@@ -69,6 +91,7 @@ func TestSettingsThatAreUnknown(t *testing.T) {
 		"option":        {"topologyManagerPolicyOptions: {max-allowable-numa-nodes: many}\n", "a number is expected"},
 		"not a mapping": {"- x\n", "config.yaml"},
 		"not a string":  {"topologyManagerPolicy: {}\n", "config.yaml"},
+		"twice":         {"cpuManagerPolicy: none\ncpuManagerPolicy: static\n", `"cpuManagerPolicy" already defined at line 1`},
 	} {
 		file, _ := files(t, tt.config, nil)
 		if _, err := ReadKubelet(file, ""); err == nil || !strings.Contains(err.Error(), tt.want) {

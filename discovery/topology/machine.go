@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +23,7 @@ const (
 type Machine struct {
 	// Nodes are the online NUMA nodes by ascending id. A kernel without NUMA has the node 0.
 	Nodes []Node
-	// Classes are the CPUs of each class of a hybrid processor as sysfs lists them: cpu_core, cpu_atom. Nil: it has no classes.
+	// Classes are the CPUs of each class of a hybrid processor as sysfs lists them: cpu_core, cpu_atom, cpu_lowpower.
 	Classes map[string]string
 }
 
@@ -55,6 +54,8 @@ func ReadMachine(h host.Host) (m *Machine, unread []error, err error) {
 		m, unread = &Machine{Nodes: []Node{n}}, problems
 	case err != nil:
 		return nil, nil, err
+	case len(online) == 0:
+		return nil, nil, fmt.Errorf("/%s/online lists no NUMA node", nodesDir)
 	default:
 		m = &Machine{}
 		for _, id := range online {
@@ -200,11 +201,18 @@ func hugepages(kib int64) string {
 	return fmt.Sprintf("hugepages-%dKi", kib)
 }
 
-// readClasses reads the classes of CPUs, each of which has a device of perf events: /sys/devices/cpu_core and cpu_atom.
+// readClasses reads the classes of CPUs, each of which has a device of perf events: /sys/devices/cpu_core, cpu_atom and others.
 func readClasses(h host.Host) (map[string]string, error) {
+	names, err := h.ReadDir("sys/devices")
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]string{}
 	var errs []error
-	for _, class := range []string{"cpu_core", "cpu_atom"} {
+	for _, class := range names {
+		if !strings.HasPrefix(class, "cpu_") {
+			continue
+		}
 		cpus, err := h.ReadAttribute("sys/devices/" + class + "/cpus")
 		switch {
 		case err == nil && cpus != "":
@@ -229,28 +237,28 @@ func readList(h host.Host, file string, most int64) ([]int64, error) {
 	return ids, nil
 }
 
-// parseList returns the sorted ids of a list such as 0-3,8. An empty string is an empty list.
+// parseList returns the ids of a list such as 0-3,8, which the kernel writes in ascending order. An empty string is an empty list.
 func parseList(text string, most int64) ([]int64, error) {
 	var ids []int64
-	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
-		if part == "" {
-			continue
-		}
-		low, high, _ := strings.Cut(part, "-")
-		if high == "" {
+	if text == "" {
+		return nil, nil
+	}
+	next := int64(0)
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, ok := strings.Cut(part, "-")
+		if !ok {
 			high = low
 		}
 		from, err := strconv.ParseInt(low, 10, 64)
 		to, err2 := strconv.ParseInt(high, 10, 64)
-		if err != nil || err2 != nil || from < 0 || from > to || to > most {
+		if err != nil || err2 != nil || from < next || from > to || to > most {
 			return nil, fmt.Errorf("invalid list of ids %.40q", text)
 		}
-		for id := from; id <= to; id++ {
-			ids = append(ids, id)
+		for next = from; next <= to; next++ {
+			ids = append(ids, next)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	return ids, nil
 }
 
 func set(ids []int64) map[int64]bool {

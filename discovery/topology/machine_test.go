@@ -37,7 +37,11 @@ func TestWhatCannotBeReadIsAbsent(t *testing.T) {
 	}
 	for name, archive := range map[string]string{
 		"no CPU list":       online("0") + "-- sys/devices/system/node/node0/ --\ndistance: 10\n",
-		"invalid CPU list":  online("0") + numaNode(0, "0-", "10", 1) + numaNode(0, "x", "10", 1),
+		"words":             online("0") + numaNode(0, "x", "10", 1),
+		"half a range":      online("0") + numaNode(0, "0-", "10", 1),
+		"an empty entry":    online("0") + numaNode(0, "0,,2", "10", 1),
+		"a CPU twice":       online("0") + numaNode(0, "0-3,3", "10", 1),
+		"no NUMA node":      online("") + numaNode(0, "0", "10", 1),
 		"huge CPU list":     online("0") + numaNode(0, "0-999999999", "10", 1),
 		"unreadable online": "-- sys/devices/system/node/online (error EACCES) --\n",
 		"nothing at all":    "",

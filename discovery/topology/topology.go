@@ -84,9 +84,9 @@ type builder struct {
 	blocks      map[string]*blocks           // by type of memory
 }
 
-// device is an allocatable device.
+// device is an allocatable device, and the NUMA nodes that it is near to, some of them twice.
 type device struct {
-	nodes map[int]bool
+	nodes []int64
 	held  bool
 }
 
@@ -103,13 +103,8 @@ func (b *builder) hold() {
 			b.devices[d.Resource] = map[string]device{}
 		}
 		for _, id := range d.IDs {
-			one, ok := b.devices[d.Resource][id]
-			if !ok {
-				one.nodes = map[int]bool{}
-			}
-			for _, node := range d.Topology {
-				one.nodes[int(node)] = true
-			}
+			one := b.devices[d.Resource][id]
+			one.nodes = slices.Concat(one.nodes, d.Topology)
 			b.devices[d.Resource][id] = one
 		}
 	}
@@ -167,10 +162,22 @@ func (b *builder) memory() {
 
 // heldBy returns the blocks of a pod. Blocks of the pod as a whole include those of its containers: of each type and set of NUMA nodes the
 // larger sum counts.
+//
+// Kubernetes 1.36 lists no resources of the pod as a whole. There, containers that share those of the pod (KEP-5526, alpha) have the same
+// CPUs and the same blocks, which count once.
 func heldBy(p *podres.Pod) []podres.Memory {
 	var inside []podres.Memory
+	shared := map[string]bool{}
 	for i := range p.Containers {
-		inside = append(inside, p.Containers[i].Memory...)
+		c := &p.Containers[i]
+		if len(c.CPUs) > 0 && len(c.Memory) > 0 {
+			key := fmt.Sprint(slices.Sorted(slices.Values(c.CPUs)), collect(c.Memory))
+			if shared[key] {
+				continue
+			}
+			shared[key] = true
+		}
+		inside = append(inside, c.Memory...)
 	}
 	if len(p.Memory) == 0 {
 		return inside
@@ -303,7 +310,7 @@ func (b *builder) zone(n *Node) {
 	for name, devices := range b.devices {
 		total, held := int64(0), int64(0)
 		for _, d := range devices {
-			if d.nodes[n.ID] {
+			if slices.Contains(d.nodes, int64(n.ID)) {
 				total++
 				if d.held {
 					held++

@@ -216,6 +216,39 @@ func TestZones(t *testing.T) {
 			}},
 			want: "node-0 0=10\n  cpu 8/8/5\n  memory 1048576/1000/700\n",
 		},
+		"ResourcesOfAPodWhoseContainersShareThem": { // Kubernetes 1.37 lists them for the pod alone
+			archive: twoNodes(),
+			a: podres.Allocatable{CPUs: []int64{0, 1, 2, 3, 4, 5, 6, 7}, Memory: []podres.Memory{
+				memory("memory", 1000, 0), memory("memory", 1000, 1), memory("hugepages-2Mi", 8<<20, 1),
+			}},
+			pods: []podres.Pod{{
+				Name: "a", CPUs: []int64{2, 3, 4}, Memory: []podres.Memory{memory("memory", 1300, 1, 0), memory("hugepages-2Mi", 2<<20, 1)},
+				Containers: []podres.Container{{}, {Memory: []podres.Memory{memory("memory", 200, 0, 1)}}, {}},
+			}},
+			want: "node-0 0=10 1=21\n  cpu 4/4/2\n  memory 1073741824/1000/0\n" +
+				"node-1 0=21 1=10\n  cpu 4/4/3\n  hugepages-2Mi 8388608/8388608/6291456\n  memory 1073741824/1000/700\n",
+		},
+		"ContainersWithTheResourcesOfTheirPod": { // Kubernetes 1.36 lists those that containers share for each of them
+			archive: online("0") + numaNode(0, "0-7", "10", 1024),
+			a:       podres.Allocatable{CPUs: []int64{0, 1, 2, 3, 4, 5, 6, 7}, Memory: []podres.Memory{memory("memory", 1000, 0)}},
+			pods: []podres.Pod{{Name: "a", Containers: []podres.Container{
+				{CPUs: []int64{2, 3}, Memory: []podres.Memory{memory("memory", 300, 0)}},
+				{CPUs: []int64{3, 2}, Memory: []podres.Memory{memory("memory", 300, 0)}},
+				{CPUs: []int64{4}, Memory: []podres.Memory{memory("memory", 100, 0)}},
+			}}},
+			want: "node-0 0=10\n  cpu 8/8/5\n  memory 1048576/1000/600\n",
+		},
+		"EqualBlocksOfContainersWithOtherCPUs": {
+			archive: online("0") + numaNode(0, "0-7", "10", 1024),
+			a:       podres.Allocatable{CPUs: []int64{0, 1, 2, 3, 4, 5, 6, 7}, Memory: []podres.Memory{memory("memory", 1000, 0)}},
+			pods: []podres.Pod{
+				{Name: "a", Containers: []podres.Container{
+					{CPUs: []int64{2}, Memory: []podres.Memory{memory("memory", 100, 0)}}, {CPUs: []int64{3}, Memory: []podres.Memory{memory("memory", 100, 0)}},
+				}},
+				{Name: "without CPUs", Containers: []podres.Container{{Memory: []podres.Memory{memory("memory", 100, 0)}}, {Memory: []podres.Memory{memory("memory", 100, 0)}}}},
+			},
+			want: "node-0 0=10\n  cpu 8/8/6\n  memory 1048576/1000/600\n",
+		},
 		"Claims": {
 			archive: online("0") + numaNode(0, "0", "10", 1024),
 			pods: []podres.Pod{holding("a", podres.Container{Claims: []podres.Claim{
@@ -322,14 +355,14 @@ func attributes(r *Result) map[string]string {
 }
 
 func TestAttributes(t *testing.T) {
-	m := machine(t, twoNodes()+"-- sys/devices/cpu_core/ --\ncpus: 0-3\n-- sys/devices/cpu_atom/ --\ncpus: 4-7\n")
+	m := machine(t, twoNodes()+"-- sys/devices/cpu_core/ --\ncpus: 0-3\n-- sys/devices/cpu_atom/ --\ncpus: 4-6\n-- sys/devices/cpu_lowpower/ --\ncpus: 7\n-- sys/devices/cpu_empty/ --\ntype: 4\n")
 	k := static()
 	k.TopologyManagerPolicyOptions = map[string]string{"max-allowable-numa-nodes": "16", "prefer-closest-numa-nodes": "true", "another": "x"}
 	r := Build(&Input{Machine: m, Kubelet: k, Allocatable: &podres.Allocatable{}})
 	want := map[string]string{
 		"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "pod",
 		"topologyManagerMaxNUMANodes": "16", "topologyManagerOptionPreferClosestNumaNodes": "true",
-		"cpu_core": "0-3", "cpu_atom": "4-7",
+		"cpu_core": "0-3", "cpu_atom": "4-6", "cpu_lowpower": "7",
 		"nodeTopologyPodsFingerprint": "pfp0v001ef46db3751d8e999", "nodeTopologyPodsFingerprintMethod": "with-exclusive-resources",
 	}
 	if diff := cmp.Diff(want, attributes(r)); diff != "" {
@@ -350,6 +383,8 @@ func TestMethodOfTheFingerprint(t *testing.T) {
 		holding("device", podres.Container{Devices: []podres.Devices{devices("v/x", "1", 0)}}),
 		holding("unpublished-device", podres.Container{Devices: []podres.Devices{devices("v/free", "1")}}),
 		holding("nothing", podres.Container{}),
+		{Namespace: "default", Name: "pod-cpus", CPUs: []int64{2}, Containers: []podres.Container{{}}}, // Kubernetes 1.37
+		{Namespace: "default", Name: "pod-memory", Memory: []podres.Memory{memory("memory", 1, 0)}},
 	}
 	names := func(list ...string) (out []PodName) {
 		for _, n := range list {
@@ -357,12 +392,12 @@ func TestMethodOfTheFingerprint(t *testing.T) {
 		}
 		return out
 	}
-	every := names("cpus", "memory", "device", "unpublished-device", "nothing")
+	every := names("cpus", "memory", "device", "unpublished-device", "nothing", "pod-cpus", "pod-memory")
 	for _, tt := range []struct {
 		cpu, memory, method string
 		pods                []PodName
 	}{
-		{"static", "Static", "with-exclusive-resources", names("cpus", "memory", "device")},
+		{"static", "Static", "with-exclusive-resources", names("cpus", "memory", "device", "pod-cpus", "pod-memory")},
 		{"static", "None", "all", every},
 		{"none", "Static", "all", every},
 		{"none", "None", "all", every},
