@@ -88,6 +88,7 @@ func parseTopologyFlags(args []string, stderr io.Writer) (*topologyOptions, erro
 	fs.StringVar(&t.StateDir, "kubelet-state-dir", "", "`directory` with the state of the kubelet's managers; if it changes, what pods hold is read at once")
 	fs.BoolVar(&t.NoWatch, "no-watch", false, "check the published object every 15 minutes instead of watching it")
 	fs.StringVar(&t.HostPaths, "host-paths", "auto", "location of the host's directories: container (/host-sys), native, or auto")
+	fs.StringVar(&t.HostRoot, "host-root", "", "`directory` to use as the host's /")
 	opt.commonOptions.register(fs)
 	fs.Func("watch-namespace", "flag of NFD, without effect", func(s string) error {
 		if s != "*" && s != "" {

@@ -41,15 +41,24 @@ const (
 	maxKubeletBackoff = 30 * time.Second
 	// topologyCheckInterval is the mean interval between reads of the published object without a watch.
 	topologyCheckInterval = 15 * time.Minute
-	// kubeletSource is the name in events that the kubelet's sockets or device plugins have changed.
-	kubeletSource = "kubelet"
 )
+
+// Names in events: the kubelet has created its socket, a device plugin has started or ended, or a manager of the kubelet has written its
+// state.
+const (
+	socketSource  = "socket"
+	pluginsSource = "device-plugins"
+	stateSource   = "state"
+)
+
+// topologySources are the names in events after which everything is read again.
+var topologySources = []string{socketSource, pluginsSource, stateSource, "cpu", "memory", watch.Everything}
 
 // TopologyOptions are the parsed flags of assay-worker topology.
 type TopologyOptions struct {
-	// Kubeconfig, NodeName, Port and HostPaths are those of Options.
-	Kubeconfig, NodeName, HostPaths string
-	Port                            int
+	// Kubeconfig, NodeName, Port, HostPaths and HostRoot are those of Options.
+	Kubeconfig, NodeName, HostPaths, HostRoot string
+	Port                                      int
 	// ConfigFile is a YAML file with the excludeList; it need not exist.
 	ConfigFile string
 	// Socket is the kubelet's pod resources socket, and DevicePlugins the directory of the sockets of device plugins.
@@ -85,6 +94,7 @@ type Topology struct {
 	hand    func(topology.Content) // passes new content to the publisher
 
 	in       *topology.Input   // of the last complete read; nil: none
+	unknown  []string          // devices that pods held then, and that were not allocatable
 	last     []byte            // the content that was handed over last
 	handed   time.Time         // when
 	full     time.Time         // when everything was read
@@ -99,7 +109,7 @@ type Topology struct {
 
 // NewTopology returns a Topology. It does not connect yet.
 func NewTopology(opt TopologyOptions, log *slog.Logger) (*Topology, error) {
-	o := &Options{HostPaths: opt.HostPaths, NodeName: opt.NodeName}
+	o := &Options{HostPaths: opt.HostPaths, HostRoot: opt.HostRoot, NodeName: opt.NodeName}
 	paths := hostPaths(o)
 	paths.NodeName = nodeName(o)
 	h := host.Real(paths)
@@ -271,9 +281,9 @@ func (t *Topology) observe(e publish.Event) {
 
 // events returns a channel with an event when the kubelet's sockets, device plugins, CPUs or memory may have changed.
 func (t *Topology) events(ctx context.Context, running *sync.WaitGroup) <-chan []string {
-	targets := []watch.Target{{Path: filepath.Dir(t.opt.Socket), Source: kubeletSource}, {Path: t.opt.DevicePlugins, Source: kubeletSource}}
+	targets := []watch.Target{{Path: filepath.Dir(t.opt.Socket), Source: socketSource}, {Path: t.opt.DevicePlugins, Source: pluginsSource}}
 	if t.opt.StateDir != "" {
-		targets = append(targets, watch.Target{Path: t.opt.StateDir, Source: kubeletSource})
+		targets = append(targets, watch.Target{Path: t.opt.StateDir, Source: stateSource})
 	}
 	h, errs := watch.Open(targets)
 	for _, err := range errs {
@@ -283,7 +293,7 @@ func (t *Topology) events(ctx context.Context, running *sync.WaitGroup) <-chan [
 	running.Go(func() { watch.Debounce(ctx, t.clock, names, events) })
 	running.Go(func() {
 		h.Run(ctx, func(name string) {
-			if !slices.Contains([]string{kubeletSource, "cpu", "memory", watch.Everything}, name) {
+			if !slices.Contains(topologySources, name) {
 				return
 			}
 			select {
@@ -308,7 +318,8 @@ func (t *Topology) loop(ctx context.Context, events <-chan []string) {
 			return
 		case <-timer.C():
 			everything = false
-		case <-events:
+		case names := <-events:
+			t.metrics.heard(names)
 			timer.Stop()
 			everything = true
 			// A storm of events must not become a storm of reads.
@@ -345,13 +356,15 @@ func (t *Topology) step(ctx context.Context, everything bool) time.Duration {
 		}
 		in := *t.in
 		in.Pods = pods
-		if bytes.Equal(topology.Build(&in).Canonical(), t.last) {
+		r := topology.Build(&in)
+		if bytes.Equal(r.Canonical(), t.last) && slices.Equal(r.Unknown, t.unknown) {
 			t.answered()
 			return listInterval
 		}
 	}
 	r, err := t.read(ctx)
 	if err != nil {
+		t.in = nil // what was due is due again
 		return t.failed(ctx, err)
 	}
 	t.answered()
@@ -380,14 +393,17 @@ func (t *Topology) read(ctx context.Context) (*topology.Result, error) {
 		return nil, err
 	}
 	excludes, err := readExcludes(t.opt.ConfigFile)
+	if err == nil {
+		err = excludes.Check(t.node, kubelet)
+	}
 	t.metrics.configured(err == nil)
 	if err != nil {
+		if t.last == nil || t.excludes.Check(t.node, kubelet) != nil { // no previous one is valid
+			return nil, fmt.Errorf("invalid configuration: %w", err)
+		}
 		unread = append(unread, fmt.Errorf("invalid configuration; keeping the previous one: %w", err))
 	} else {
 		t.excludes = excludes
-	}
-	if err := t.excludes.Check(t.node, kubelet); err != nil {
-		return nil, err
 	}
 	in := &topology.Input{Node: t.node, Machine: machine, Kubelet: kubelet, Excludes: t.excludes, NoFingerprint: t.opt.NoFingerprint}
 	r, reads, err := topology.Read(ctx, t.kubelet, in)
@@ -395,7 +411,7 @@ func (t *Topology) read(ctx context.Context) (*topology.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.in, t.full = in, t.clock.Now()
+	t.in, t.unknown, t.full = in, r.Unknown, t.clock.Now()
 	t.report(unread)
 	return r, nil
 }
@@ -456,7 +472,7 @@ func (t *Topology) answered() {
 
 // notes logs what the topology does not show.
 func (t *Topology) notes(r *topology.Result) {
-	t.metrics.negative(r.Negative)
+	t.metrics.found(r)
 	if len(r.Unknown) > 0 {
 		t.log.Debug("Pods hold devices that the kubelet does not list as allocatable", "devices", r.Unknown)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/discovery/topology"
 	"github.com/assay-project/assay/internal/build"
 )
 
@@ -26,6 +27,9 @@ type topologyMetrics struct {
 	retries   uint64
 	limited   uint64
 	negatives int
+	unknown   int
+	claims    int
+	events    map[string]uint64 // by source
 	changes   map[publish.Change]uint64
 	failures  uint64
 	failing   error // why the latest content is not published
@@ -35,7 +39,7 @@ type topologyMetrics struct {
 
 func newTopologyMetrics(node string) *topologyMetrics {
 	return &topologyMetrics{
-		node: node, start: time.Now(), pending: true,
+		node: node, start: time.Now(), pending: true, events: map[string]uint64{},
 		changes: map[publish.Change]uint64{publish.Created: 0, publish.Patched: 0, publish.Unchanged: 0},
 	}
 }
@@ -59,7 +63,20 @@ func (m *topologyMetrics) reading(on bool) {
 
 func (m *topologyMetrics) read(reads int) { m.lock(func() { m.retries += uint64(max(reads-1, 0)) }) }
 func (m *topologyMetrics) busy()          { m.lock(func() { m.limited++ }) }
-func (m *topologyMetrics) negative(n int) { m.lock(func() { m.negatives = n }) }
+
+// heard records an event of these sources.
+func (m *topologyMetrics) heard(sources []string) {
+	m.lock(func() {
+		for _, s := range sources {
+			m.events[s]++
+		}
+	})
+}
+
+// found records what the topology does not show.
+func (m *topologyMetrics) found(r *topology.Result) {
+	m.lock(func() { m.negatives, m.unknown, m.claims = r.Negative, len(r.Unknown), len(r.Claims) })
+}
 
 func (m *topologyMetrics) configured(valid bool) { m.lock(func() { m.invalid = !valid }) }
 
@@ -132,6 +149,13 @@ func (m *topologyMetrics) write(w io.Writer) error {
 		value("assay_topology_retries_total", "counter", "Reads that were repeated because the kubelet's answers were of different times.", m.retries)
 		value("assay_topology_rate_limited_total", "counter", "Calls that the kubelet's rate limit rejected.", m.limited)
 		value("assay_topology_negative", "gauge", "Resources of zones of which pods hold more than is allocatable; 0 is published as available.", m.negatives)
+		value("assay_topology_unknown_devices", "gauge", "Devices that pods hold and the kubelet does not list as allocatable; no zone has them.", m.unknown)
+		value("assay_topology_claimed_devices", "gauge", "Devices of DRA claims, which the kubelet lists without a NUMA node; no zone has them.", m.claims)
+		const events = "assay_topology_events_total"
+		fmt.Fprintf(&b, "# HELP %s Events after which everything was read again, by source.\n# TYPE %s counter\n", events, events)
+		for _, s := range topologySources {
+			fmt.Fprintf(&b, "%s{source=%q} %d\n", events, s, m.events[s])
+		}
 		const changes = "assay_topology_publish_total"
 		fmt.Fprintf(&b, "# HELP %s Attempts to publish, by what they did to the NodeResourceTopology.\n# TYPE %s counter\n", changes, changes)
 		for _, c := range []publish.Change{publish.Created, publish.Patched, publish.Unchanged} {

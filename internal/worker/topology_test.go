@@ -26,12 +26,14 @@ import (
 	"github.com/assay-project/assay/discovery/topology"
 )
 
-// kubeletModel is a kubelet with CPUs 0 to 3, of which pods hold some.
+// kubeletModel is a kubelet with CPUs 0 to 3, of which pods hold some. Pods may hold a device, too.
 type kubeletModel struct {
-	mu    sync.Mutex
-	held  []int64
-	fail  error
-	calls []string
+	mu      sync.Mutex
+	held    []int64
+	fail    error
+	calls   []string
+	device  []podres.Devices // that the pod holds
+	devices []podres.Devices // that are allocatable
 }
 
 func (k *kubeletModel) set(fail error, held ...int64) {
@@ -52,14 +54,14 @@ func (k *kubeletModel) List(context.Context) ([]podres.Pod, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls = append(k.calls, "L")
-	return []podres.Pod{{Name: "p", Containers: []podres.Container{{CPUs: k.held}}}}, k.fail
+	return []podres.Pod{{Name: "p", Containers: []podres.Container{{CPUs: k.held, Devices: k.device}}}}, k.fail
 }
 
 func (k *kubeletModel) Allocatable(context.Context) (*podres.Allocatable, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls = append(k.calls, "A")
-	return &podres.Allocatable{CPUs: []int64{0, 1, 2, 3}}, k.fail
+	return &podres.Allocatable{CPUs: []int64{0, 1, 2, 3}, Devices: k.devices}, k.fail
 }
 
 // looped is a running loop.
@@ -161,7 +163,7 @@ func TestWithoutAnInterval(t *testing.T) {
 		if got := l.model.took(); strings.Contains(got, "A") {
 			t.Errorf("calls: %s", got)
 		}
-		l.events <- []string{kubeletSource}
+		l.events <- []string{socketSource}
 		synctest.Wait()
 		if got := l.model.took(); got != "ALA" {
 			t.Errorf("calls after an event: %s", got)
@@ -202,14 +204,17 @@ func TestChangesOfTheKubeletsDirectoriesAreEvents(t *testing.T) {
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
 	events := l.Topology.events(ctx, &running)
-	for _, file := range []string{l.opt.Socket, filepath.Join(l.opt.DevicePlugins, "nic.sock"), filepath.Join(l.opt.StateDir, "cpu_manager_state")} {
+	for _, tt := range []struct{ file, source string }{
+		{l.opt.Socket, socketSource}, {filepath.Join(l.opt.DevicePlugins, "nic.sock"), pluginsSource}, {filepath.Join(l.opt.StateDir, "cpu_manager_state"), stateSource},
+	} {
+		file := tt.file
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		select {
 		case names := <-events:
-			if !slices.Contains(names, kubeletSource) {
-				t.Errorf("%s: events %v", file, names)
+			if !slices.Contains(names, tt.source) {
+				t.Errorf("%s: events %v, want %s", file, names, tt.source)
 			}
 		case <-time.After(time.Minute):
 			t.Fatalf("no event after %s was created", file)
@@ -288,7 +293,7 @@ func TestStormOfEvents(t *testing.T) {
 		for i := range 1000 {
 			l.model.set(nil, []int64{0, 1, 2}[:i%3]...)
 			select {
-			case l.events <- []string{kubeletSource}:
+			case l.events <- []string{socketSource}:
 			default: // the loop waits
 			}
 			after(10 * time.Millisecond)
@@ -338,6 +343,79 @@ func TestKubeletIsBusy(t *testing.T) {
 		l.model.set(&podres.StatusError{Code: 8})
 		after(listInterval)
 		scrape(t, l, "nfd_topology_updater_scan_errors_total 0\n", "assay_topology_rate_limited_total 1\n", "assay_topology_kubelet_up 1\n")
+	})
+}
+
+// TestABusyKubeletIsReadCompletelyLater: an event came while another client had exhausted the rate limit.
+func TestABusyKubeletIsReadCompletelyLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := runLoop(t, 0)
+		after(listInterval)
+		l.model.set(&podres.StatusError{Code: 8})
+		l.events <- []string{pluginsSource}
+		synctest.Wait()
+		l.model.took()
+		l.model.set(nil)
+		after(listInterval)
+		if got := l.model.took(); got != "ALA" {
+			t.Errorf("calls after the kubelet was busy: %s, want ALA", got)
+		}
+		scrape(t, l, `assay_topology_events_total{source="device-plugins"} 1`+"\n", `assay_topology_events_total{source="state"} 0`+"\n")
+	})
+}
+
+// TestAHeldDeviceThatWasNotAllocatable: a device plugin added a device, and a pod holds it. Neither an event nor a published number shows that.
+func TestAHeldDeviceThatWasNotAllocatable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t, 0)
+		l.opt.NoFingerprint = true // which changes with each pod
+		l.step(t.Context(), true)
+		l.model.took()
+		device := []podres.Devices{{Resource: "v/x", IDs: []string{"1"}, Topology: podres.Topology{0}}}
+		l.model.device, l.model.devices = device, device
+		time.Sleep(listInterval)
+		l.step(t.Context(), false)
+		if got := l.model.took(); got != "LALA" {
+			t.Errorf("calls: %s, want LALA", got)
+		}
+		l.expect(t, "after the pod started", "4 4")
+		// One that stays unhealthy is read once more, not each time.
+		l.model.devices = nil
+		time.Sleep(listInterval)
+		l.step(t.Context(), true)
+		l.model.took()
+		l.step(t.Context(), false)
+		if got := l.model.took(); got != "L" {
+			t.Errorf("calls with an unhealthy device: %s, want L", got)
+		}
+		scrape(t, l, "assay_topology_unknown_devices 1\n")
+	})
+}
+
+// TestInvalidExcludesKeepThePreviousOnes: the numbers stay up to date, and a metric reports the configuration.
+func TestInvalidExcludesKeepThePreviousOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t, time.Nanosecond) // everything is read each time
+		l.opt.ConfigFile = filepath.Join(t.TempDir(), "conf")
+		write := func(file, text string) {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(l.opt.KubeletConfig, "cpuManagerPolicy: static\ntopologyManagerPolicy: single-numa-node\n")
+		write(l.opt.ConfigFile, "excludeList: {'*': [cpu]}\n")
+		l.step(t.Context(), true)
+		l.expect(t, "with an invalid configuration at the start", "")
+		scrape(t, l, "assay_configuration_valid 0\n", "assay_topology_kubelet_up 0\n")
+		write(l.opt.ConfigFile, "excludeList: {'*': [memory-x]}\n")
+		l.step(t.Context(), true)
+		l.expect(t, "with a valid one", "4")
+		write(l.opt.ConfigFile, "excludeList: {'*': [cpu]}\n")
+		l.model.set(nil, 0)
+		time.Sleep(publishInterval)
+		l.step(t.Context(), true)
+		l.expect(t, "with an invalid one later", "3")
+		scrape(t, l, "assay_configuration_valid 0\n", "assay_topology_kubelet_up 1\n")
 	})
 }
 
