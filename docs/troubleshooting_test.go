@@ -54,6 +54,48 @@ func TestTroubleshootingKnowsAllEvents(t *testing.T) {
 }
 
 var (
+	// notReady matches the reason of a condition FeaturesReady that is False, ofConformance that of a condition Conforming.
+	notReady      = regexp.MustCompile(`\bunready\((?:\w+\.)?(\w+), `)
+	ofConformance = regexp.MustCompile(`\bReason[A-Z]\w+ += "(\w+)"`)
+)
+
+// TestPagesKnowTheReasonsOfNodes compares readiness.md with the reasons of FeaturesReady, and baselines.md with those of Conforming.
+func TestPagesKnowTheReasonsOfNodes(t *testing.T) {
+	code := sources(t, "../controller/node/decide")
+	page, constants := read(t, "readiness.md"), code+sources(t, "../api")
+	found := map[string]bool{}
+	for _, match := range notReady.FindAllStringSubmatch(code, -1) {
+		if match[1] == "reason" { // the declaration
+			continue
+		}
+		value := regexp.MustCompile(`\b` + match[1] + `\s*= "(\w+)"`).FindStringSubmatch(constants)
+		if value == nil {
+			t.Errorf("the constant %s was not found", match[1])
+			continue
+		}
+		found[value[1]] = true
+	}
+	for name := range found {
+		if !strings.Contains(page, "`"+name+"`") {
+			t.Errorf("readiness.md does not explain the reason %s", name)
+		}
+	}
+	if len(found) < 6 {
+		t.Errorf("only the reasons %v were found; how are they written now?", slices.Sorted(maps.Keys(found)))
+	}
+	page = read(t, "baselines.md")
+	list := ofConformance.FindAllStringSubmatch(read(t, "../api/assay/v1alpha1/nodebaseline.go"), -1)
+	if len(list) < 4 {
+		t.Errorf("only the reasons %v were found; how are they written now?", list)
+	}
+	for _, match := range list {
+		if !strings.Contains(page, "`"+match[1]+"`") {
+			t.Errorf("baselines.md does not explain the reason %s", match[1])
+		}
+	}
+}
+
+var (
 	// reasonCell matches the reasons in the second column of a table of conditions.
 	reasonCell = regexp.MustCompile("(?m)^\\| (?:`[A-Z]\\w+`)?[^|]*\\| ((?:`[A-Z]\\w+`(?:, )?)+) \\|")
 	// eventCell matches the reasons in the first column of the table of Events.
