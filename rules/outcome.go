@@ -185,6 +185,9 @@ func (o *Outcome) Faulty() (out []RuleOutcome) {
 	return out
 }
 
+// Sets returns the objects that were evaluated, in evaluation order.
+func (o *Outcome) Sets() []*RuleSet { return o.program.sets }
+
 // Matched calls f with the name of each object of which at least one rule matched.
 func (o *Outcome) Matched(f func(object string)) {
 	last := -1

@@ -77,7 +77,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		if look > 0 {
 			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
 		}
-		if left = w.unexplained(ctx, found); len(left) == 0 || look == looks-1 {
+		if left = w.unexplained(ctx, program, found); len(left) == 0 || look == looks-1 {
 			break
 		}
 		names = nil
@@ -221,7 +221,7 @@ func (w *world) beyondRules(k writtenKey) bool {
 }
 
 // unexplained returns the differences for which the controller reports no reason.
-func (w *world) unexplained(ctx context.Context, list []*difference) (out []*difference) {
+func (w *world) unexplained(ctx context.Context, program *rules.Program, list []*difference) (out []*difference) {
 	node := ""
 	report := w.report(ctx, nil)
 	for _, d := range list {
@@ -229,7 +229,7 @@ func (w *world) unexplained(ctx context.Context, list []*difference) (out []*dif
 			node = d.node
 			report = w.report(ctx, w.nodes[node])
 		}
-		if report.Of(d.kind, d.key, d.wanted == "none", w.orphan(node)) == nil {
+		if w.hold(report, program.Sets(), node, d.kind, d.key, d.wanted == "none") == nil {
 			out = append(out, d)
 		}
 	}

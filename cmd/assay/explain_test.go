@@ -107,6 +107,22 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 			},
 			[]string{"the controller runs: controller-1 renewed Lease assay-system/nfd-master.nfd.kubernetes.io", "reports no reason"}, "Kept", "",
 		},
+		"TheControllerCountsDevicesThatAreAway": {
+			"example.com/kept", func(o map[string]any) {
+				rules := o[nfdAPI+"nodefeaturerules"].(object)["items"].([]any)[0].(object)["spec"].(object)["rules"].([]object)
+				rules[1]["matchFeatures"] = []object{{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}}
+				o["/apis/resource.k8s.io/v1/resourceslices"] = list()
+				o["/api/v1/events"] = list(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
+			},
+			[]string{"devices held until " + at + " (in 40m0s): removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"},
+			"Kept", hold.Devices,
+		},
+		"DevicesAreAwayThatTheRuleDoesNotRead": {
+			"example.com/kept", func(o map[string]any) {
+				o["/api/v1/events"] = list(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
+			},
+			[]string{"it reports no reason"}, "Kept", "",
+		},
 		"AHoldIsOver": {
 			"example.com/value", func(o map[string]any) {
 				o["/api/v1/events"] = list(event(hold.Flapping, time.Now().Add(-time.Minute), "it changed", "label example.com/value"))

@@ -31,7 +31,7 @@ func (e *explanation) named(name string) (out []given) {
 // unwanted explains the keys of a Node that no rule or NodeFeature gives now, for assay ui. It leaves out what belongs to Kubernetes and no
 // rule can set: resources and conditions whose names have no namespace.
 func (w *world) unwanted(ctx context.Context, node *corev1.Node, o *rules.Outcome, report *held.Report) (out []ui.Unwanted) {
-	e := &explanation{world: w, node: node, outcome: o, report: report}
+	e := &explanation{world: w, node: node, input: w.fleet.Input(node.Name), outcome: o, report: report}
 	for _, k := range written.Keys(node) {
 		if _, gives := o.Origin(k.Kind, k.Key); gives && o.Failed == nil {
 			continue

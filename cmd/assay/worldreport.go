@@ -44,6 +44,19 @@ func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) str
 	return facts.WhyUnread(in.Facts.Unread())
 }
 
+// hold returns why the controller leaves a key of a node as it is, nil if it reports nothing. Removed is set if it would remove the key.
+func (w *world) hold(r *held.Report, sets []*rules.RuleSet, node string, kind keys.Kind, key string, removed bool) *held.Hold {
+	if h := r.Of(kind, key, removed, w.orphan(node)); h != nil {
+		return h
+	}
+	if slices.ContainsFunc(sets, func(s *rules.RuleSet) bool {
+		return s.MayGive(kind, key) && (s.ReadsOthers() || slices.ContainsFunc(s.Reads(), facts.IsDevices))
+	}) {
+		return r.Devices()
+	}
+	return nil
+}
+
 // keepsForeign reports whether the controller does not change keys of other clients.
 func (w *world) keepsForeign() bool { return w.installed && !w.settings.Restrictions.AllowOverwrite }
 

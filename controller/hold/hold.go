@@ -15,6 +15,8 @@ import (
 const (
 	// Removal is the reason while the removal budget or removalGracePeriod holds removals.
 	Removal = "RemovalHeld"
+	// Devices is the reason while the last devices of DRA drivers count whose pools are incomplete or gone.
+	Devices = "DevicesHeld"
 	// Flapping is the reason while a key is left alone that changes too often.
 	Flapping = "KeyFlapping"
 	// Contested is the reason while a key is left alone that another client keeps changing back.
@@ -27,7 +29,7 @@ const (
 
 // leads are the first words of the messages.
 var leads = map[string]string{
-	Removal: "Removal held", Flapping: "Left as it is", Contested: "Not corrected", Refused: "Not written",
+	Removal: "Removal held", Devices: "Devices held", Flapping: "Left as it is", Contested: "Not corrected", Refused: "Not written",
 }
 
 // MaxKeys is the maximum number of keys that an Event names. A Node can lose a hundred keys at once, and the message of an Event has at most

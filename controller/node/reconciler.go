@@ -130,7 +130,8 @@ func (r *Reconciler) eval(program *rules.Program, in rules.Input) *rules.Outcome
 // features returns what a decision depends on of the state of a node.
 func (r *Reconciler) features(state inputs.State) decide.Features {
 	f := decide.Features{
-		Held: state.Held, Unknown: state.Blind, DevicesUnseen: state.Devices.Unseen, DevicesIncomplete: state.Devices.Incomplete,
+		Held: state.Held, Unknown: state.Blind, DevicesUnseen: state.Devices.Unseen,
+		DevicesHeld: state.Devices.Held, DevicesIncomplete: state.Devices.Incomplete,
 	}
 	if own := state.Own; own != nil {
 		f.Worker = &decide.Worker{

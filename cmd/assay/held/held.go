@@ -20,7 +20,7 @@ import (
 
 // Hold says why the controller leaves a key of a Node as it is.
 type Hold struct {
-	// Reason is the reason of the Event: RemovalHeld, KeyFlapping, KeyContested or KeyRefused.
+	// Reason is the reason of the Event: RemovalHeld, DevicesHeld, KeyFlapping, KeyContested or KeyRefused.
 	Reason string `json:"reason"`
 	// Until is the time at which the controller acts, unless the reason is gone before.
 	Until time.Time `json:"until"`
@@ -32,7 +32,7 @@ type Hold struct {
 
 // words begin the description of a hold.
 var words = map[string]string{
-	hold.Removal: "removal held", hold.Flapping: "flapping", hold.Contested: "contested", hold.Refused: "not accepted",
+	hold.Removal: "removal held", hold.Devices: "devices held", hold.Flapping: "flapping", hold.Contested: "contested", hold.Refused: "not accepted",
 }
 
 // String describes the hold.
@@ -111,6 +111,18 @@ func (r *Report) Of(kind keys.Kind, key string, removed, orphan bool) *Hold {
 		return grace
 	case removed:
 		return whole
+	}
+	return nil
+}
+
+// Devices returns the hold of devices that count although ResourceSlices do not describe them now, nil if none is reported: it may be why the
+// Node has a key, or another value, of a rule that reads devices.
+func (r *Report) Devices() *Hold {
+	for i := range r.events {
+		e := &r.events[i]
+		if until, why, ok := hold.Read(e.Message); ok && e.Reason == hold.Devices && until.After(r.now) {
+			return &Hold{Reason: e.Reason, Until: until, Message: why, left: until.Sub(r.now)}
+		}
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ type Features struct {
 	Generation string
 	// DevicesUnseen is for how long this process may lack devices of the node that an earlier one has seen; 0: it has waited long enough.
 	DevicesUnseen time.Duration
+	// DevicesHeld is for how long the last complete devices of a pool count that is incomplete or gone; 0: there is none.
+	DevicesHeld time.Duration `json:",omitzero"`
 	// DevicesIncomplete are the drivers that have not published all devices of the node.
 	DevicesIncomplete []string
 }
@@ -77,7 +79,7 @@ type Worker struct {
 	// Boot is the boot that the worker has examined; empty: it does not say.
 	Boot string
 	// Unread are the sources that the worker has not read since the node booted.
-	Unread []string
+	Unread []string `json:",omitzero"`
 	// MissingSets are the NodeFeatureSets that the worker found missing, as it has written them.
 	MissingSets string
 }
@@ -151,6 +153,7 @@ type Decision struct {
 
 // Decide decides about one node. It does not modify the pass.
 func Decide(p Pass) Decision {
+	p.sayDevices()
 	generation, again := p.nudge()
 	d := Decision{Wanted: p.wanted(generation), frozen: p.Rules.Failed != nil}
 	p.keys = make(map[string]Key, len(d.Wanted.Steps))

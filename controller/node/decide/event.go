@@ -48,6 +48,7 @@ type heldStep struct {
 // The reasons why steps wait, for people.
 var (
 	whyFlapping  = fmt.Sprintf("it changed %d times within %s, and stays until it has been stable for as long", flap.Limit, flap.Window)
+	whyUnseen    = "removalGracePeriod: this controller has just begun to read ResourceSlices, and a driver may be away for a while"
 	whyContested = fmt.Sprintf("another client has changed it back %d times within %s", flap.CorrectionLimit, flap.CorrectionWindow)
 )
 
@@ -105,6 +106,21 @@ func (p *Pass) sayGrace(keeps bool) {
 		why = fmt.Sprintf("removalGracePeriod: NodeFeature %s of the node's worker was deleted; its features count until then", f.Worker.Publisher)
 	}
 	p.say = append(p.say, HeldEvent(hold.Removal, why, until, nil))
+}
+
+// sayDevices reports that devices count which ResourceSlices do not describe now: no other program knows them.
+func (p *Pass) sayDevices() {
+	f := &p.Features
+	if f.DevicesHeld <= 0 {
+		return
+	}
+	until := p.Now.Add(f.DevicesHeld)
+	if !p.unreported(hold.Devices, until) {
+		return
+	}
+	why := "removalGracePeriod: the ResourceSlices of the DRA driver " + strings.Join(f.DevicesIncomplete, ", ") +
+		" are incomplete or gone; the last devices of their pools count until then"
+	p.say = append(p.say, HeldEvent(hold.Devices, why, until, nil))
 }
 
 // describe returns a key that a step removes, and which objects gave it.

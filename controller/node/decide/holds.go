@@ -94,18 +94,25 @@ func unread(p *Pass, in *plan.Plan) Hold {
 
 // unseenDevices keeps keys of objects that read devices, and that this process has not seen given, for the grace period after it began to
 // read ResourceSlices, and as long as it cannot read them: a driver that restarts at that time has no slices, and unlike an earlier process
-// this one has not seen them.
+// this one has not seen them. A value that this process has not given stays, too: it can count the devices of two pools, one of which is away. Only conditions, which
+// say what is there now, change at once.
 func unseenDevices(p *Pass, in *plan.Plan) Hold {
 	if p.Features.DevicesUnseen <= 0 {
 		return Hold{Plan: in}
 	}
+	var held []heldStep
 	left := in.Without(func(s plan.Step) bool {
 		k := p.key(s)
-		return s.Op == plan.Remove && p.Settings.takes(s) && k.Devices && !k.Given && !p.explained(s)
+		if !p.Settings.takes(s) || !k.Devices || p.explained(s) || s.Op == plan.Remove && k.Given || s.Op == plan.Change && (k.GivenOld || s.Kind == keys.Condition) {
+			return false
+		}
+		held = append(held, heldStep{s, p.Now.Add(p.Features.DevicesUnseen)})
+		return true
 	})
-	if len(left.Steps) == len(in.Steps) {
+	if len(held) == 0 {
 		return Hold{Plan: in}
 	}
+	p.sayHeld(hold.Devices, whyUnseen, held, name)
 	return Hold{Plan: left, Again: p.Features.DevicesUnseen}
 }
 

@@ -109,8 +109,9 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 	}
 	k.Undecided = !s.Mark && s.Op != plan.Forget && o.undecided(s, k.Givers)
 	if s.Op == plan.Remove && s.Takes() {
-		k.Elsewhere, k.Devices = o.namedElsewhere(s, k.Givers), slices.ContainsFunc(k.Givers, o.readsDevices)
+		k.Elsewhere = o.namedElsewhere(s, k.Givers)
 	}
+	k.Devices = s.Takes() && slices.ContainsFunc(k.Givers, o.readsDevices)
 	return k
 }
 
