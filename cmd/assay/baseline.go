@@ -355,11 +355,7 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 			for k := range list {
 				known = append(known, list[k].Name)
 			}
-			hint := ""
-			if near := manifest.Nearest(name, known); near != "" {
-				hint = "; did you mean " + near + "?"
-			}
-			return nil, nil, fmt.Errorf("NodeBaseline %s not found%s", name, hint)
+			return nil, nil, notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), name, didYouMean(name, known))
 		}
 		chosen = append(chosen, list[i])
 	}

@@ -108,10 +108,14 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 // applied returns the rules of the world without those to remove, and with those in files added or replaced.
 func (w *world) applied(cmd *cobra.Command, files, remove []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
 	next := slices.Clone(w.rules)
+	var known []string
+	for i := range w.rules {
+		known = append(known, w.rules[i].Name)
+	}
 	for _, name := range remove {
 		left := slices.DeleteFunc(slices.Clone(next), func(r nfdv1alpha1.NodeFeatureRule) bool { return r.Name == name })
 		if len(left) == len(next) {
-			return nil, fmt.Errorf("there are no rules %s to remove", name)
+			return nil, notFound(nfdv1alpha1.NodeFeatureRuleResource.GroupResource(), name, didYouMean(name, known))
 		}
 		next = left
 	}

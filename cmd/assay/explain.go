@@ -12,7 +12,6 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/manifest"
 )
 
 type explainFlags struct {
@@ -203,8 +202,5 @@ func (e *explanation) suggest(name string) string {
 	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources(), e.outcome.NodeConditions()} {
 		known = append(known, facts.SortedKeys(m)...)
 	}
-	if near := manifest.Nearest(e.world.opt.Keys.Qualify(name), known); near != "" {
-		return "; did you mean " + near + "?"
-	}
-	return ""
+	return didYouMean(e.world.opt.Keys.Qualify(name), known)
 }

@@ -80,7 +80,7 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if len(shapes) == 0 {
-		out.Notes = append(out.Notes, "There are no NodeShapes: the controller writes them for nodes that have a node group or an instance type and the condition FeaturesReady.")
+		out.Notes = append(out.Notes, "no NodeShapes found: the controller writes them for nodes that have a node group or an instance type and the condition FeaturesReady.")
 	}
 	for _, note := range out.Notes {
 		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "note:", note); err != nil {

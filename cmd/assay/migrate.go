@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 		}
 	})
 	if len(w.nodes) == 0 {
-		return fmt.Errorf("there are no Nodes to compare with")
+		return errors.New("no Nodes found to compare with")
 	}
 	if without > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", clip.Count(without, "node"))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/requirements"
@@ -77,7 +78,7 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 	}
 	request, err := c.Request(cmd.Context(), namespace, name)
 	if cluster.IsNotFound(err) {
-		return fmt.Errorf("NodeFeatureRequest %s/%s not found; use -n NAMESPACE for another namespace", namespace, name)
+		return notFound(assayv1alpha1.GroupVersion.WithResource("nodefeaturerequests").GroupResource(), name, elsewhere(namespace))
 	}
 	if err != nil {
 		return err

@@ -174,7 +174,7 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 		return printObject(w, f.output, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(cmd.ErrOrStderr(), "there are no rules")
+		fmt.Fprintln(cmd.ErrOrStderr(), "no NodeFeatureRules found")
 		return nil
 	}
 	return f.table(cmd, all)
@@ -268,10 +268,7 @@ func (f *rulesFlags) get(cmd *cobra.Command, name string) error {
 		}
 		return printObject(cmd.OutOrStdout(), f.output, object)
 	}
-	if near := manifest.Nearest(name, names); near != "" {
-		return fmt.Errorf("there are no rules %s; did you mean %s?", name, near)
-	}
-	return fmt.Errorf("there are no rules %s", name)
+	return notFound(nfdv1alpha1.NodeFeatureRuleResource.GroupResource(), name, didYouMean(name, names))
 }
 
 // shown returns an object without sensitive parts: in sensitive rules, conditions and actions are null.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,6 +78,9 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	url := server.URL(listener)
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", clip.Count(len(first.Nodes), "node"), first.Where)
+	for _, text := range first.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable(text))
+	}
 	if f.open {
 		page, err := redirectPage(url)
 		if err == nil {
@@ -112,21 +116,34 @@ func openBrowser(ctx context.Context, file string) error {
 	return exec.CommandContext(ctx, program, file).Start()
 }
 
-// snapshot reads the data for the pages.
+// snapshot reads the data for the pages. What would be printed for other commands is on the pages.
 func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
-	w, err := f.readAll(ctx)
+	var notes strings.Builder
+	reading := *f
+	reading.notes = func() io.Writer { return &notes }
+	w, err := reading.readAll(ctx)
 	if err != nil {
 		return nil, err
 	}
 	program, broken := w.program(ctx, w.rules)
-	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program)}
+	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program), Unknown: w.unknown()}
+	for line := range strings.Lines(notes.String()) {
+		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
+	}
+	if err := w.unread["nodefeatureruletemplates"]; err != nil {
+		out.Notes = append(out.Notes, "the templates of rules are unknown: "+err.Error())
+	}
+	unread := map[string]string{}
 	if !f.local || len(f.from) > 0 {
 		live := &liveWorld{worldFlags: &f.worldFlags, world: w}
 		live.client, _ = w.kept.(*cluster.Client)
 		out.Live, out.Objects = live, live.objects(ctx)
 	}
-	if broken != nil {
-		out.Notes = strings.Split(broken.Error(), "\n")
+	for _, l := range leftOuts(broken) {
+		out.Notes = append(out.Notes, ui.LeftOut+l.Error())
+		if l.unread {
+			unread[l.object] = l.err.Error()
+		}
 	}
 	workers, err := w.workers(ctx)
 	if err != nil {
@@ -141,7 +158,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 			}
 		}
 		if f, ok := workers[name]; ok {
-			n.Worker = &ui.Worker{Fault: f.Text, Fix: f.Fix}
+			n.Worker = &ui.Worker{Fault: f.Text, Fix: f.Fix, Ready: f.Ready}
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
@@ -161,11 +178,22 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Rules = append(out.Rules, ui.Rule{Object: &r.NodeFeatureRule, BuiltIn: r.builtIn, Text: string(text)})
+		out.Rules = append(out.Rules, ui.Rule{Object: &r.NodeFeatureRule, BuiltIn: r.builtIn, Text: string(text), LeftOut: unread[r.Name]})
 	}
 	names := &featureTable{}
 	out.Describe = names.label
 	return out, nil
+}
+
+// unknown says what of the cluster the user may not read.
+func (w *world) unknown() ui.Unknown {
+	why := func(resource string) string {
+		if err := w.unread[resource]; err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	return ui.Unknown{Nodes: why("nodes"), Features: why("nodefeatures"), Rules: why("nodefeaturerules")}
 }
 
 // workers returns the faults of the workers by node; nil: they are unknown.
@@ -180,7 +208,7 @@ func (w *world) workers(ctx context.Context) (map[string]doctor.WorkerFault, err
 // readAll reads the cluster, the files or this machine.
 func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 	if !f.local {
-		return f.load(ctx, want{nodes: true, features: true, devices: true, rules: true})
+		return f.load(ctx, want{nodes: true, features: true, devices: true, rules: true, partial: true})
 	}
 	w, err := f.empty()
 	if err != nil {
@@ -225,6 +253,6 @@ func (w *world) known(f *uiFlags, program *rules.Program) review.Known {
 	if f.local || len(f.from) > 0 {
 		return out
 	}
-	out.AllTemplates, out.Published = true, w.publishes(program)
+	out.AllTemplates, out.Published = w.unread["nodefeatureruletemplates"] == nil, w.publishes(program)
 	return out
 }

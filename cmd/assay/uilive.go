@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -89,7 +90,7 @@ func (l *liveWorld) Events(ctx context.Context, kind, namespace, name string) ([
 		return l.client.EventsOf(ctx, kind, namespace, name)
 	}
 	if len(l.world.filed.events) == 0 {
-		return nil, fmt.Errorf("there are no Events in %s; add those that kubectl get events -A -o yaml prints", l.world.where)
+		return nil, fmt.Errorf("%s has no Events; add those that kubectl get events -A -o yaml prints", l.world.where)
 	}
 	var out []corev1.Event
 	for i := range l.world.filed.events {
@@ -129,7 +130,7 @@ func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := l.answer(ctx, l.client, &extender.Decider{Index: nodes, Requirements: known}, pod, node)
+	answer, err := l.answer(ctx, l.client, &extender.Decider{Index: nodes, Requirements: known}, pod, cmp.Or(node, pod.Spec.NodeName))
 	if err != nil {
 		answer.Warnings = append(answer.Warnings, "What makes the scheduler respect the requirements is not known: "+err.Error())
 	}

@@ -92,7 +92,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	}
 	pod, err := world.pod(cmd.Context(), c, namespace, name)
 	if cluster.IsNotFound(err) {
-		return fmt.Errorf("pod %s/%s not found; use -n NAMESPACE for another namespace", namespace, name)
+		return notFound(corev1.Resource("pods"), name, elsewhere(namespace))
 	}
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	e, err := f.answer(cmd.Context(), c, d, pod, f.node)
 	note(cmd, err)
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
-		return fmt.Errorf("there is no node %s", f.node)
+		return notFound(corev1.Resource("nodes"), f.node, didYouMean(f.node, world.fleet.Names()))
 	}
 	w := cmd.OutOrStdout()
 	switch f.output {
@@ -179,7 +179,7 @@ func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name stri
 			return p, nil
 		}
 	}
-	return nil, fmt.Errorf("pod %s/%s not found in these files; use -n NAMESPACE for another namespace", namespace, name)
+	return nil, notFound(corev1.Resource("pods"), name, elsewhere(namespace))
 }
 
 // decider creates the extender's decider from the objects of the world.

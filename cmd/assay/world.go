@@ -62,6 +62,8 @@ type world struct {
 	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
 	kept      store  // Secrets and ConfigMaps in Assay's own namespace
 	noDevices string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
+	// unread says what the user may not read, by resource, for a command that goes on without it.
+	unread map[string]error
 
 	scheduling filedScheduling              // of files
 	filed      filedObjects                 // of files
@@ -93,12 +95,23 @@ type want struct {
 	nodes, features, rules bool
 	// devices reads the devices of DRA drivers although no rule of the cluster reads them.
 	devices bool
+	// partial goes on without what the user may not read; world.unread has it.
+	partial bool
+}
+
+// withoutForbidden returns an error, unless the user may not read a resource and the command goes on without it.
+func (w *world) withoutForbidden(want want, resource string, err error) error {
+	if !want.partial || !cluster.IsForbidden(err) {
+		return err
+	}
+	w.unread[resource] = err
+	return nil
 }
 
 // newWorld returns a world without objects. Own is Assay's namespace.
 func newWorld(s *settings.Settings, own string) *world {
 	return &world{
-		settings: s, opt: s.Rules(), own: own,
+		settings: s, opt: s.Rules(), own: own, unread: map[string]error{},
 		nodes: map[string]*corev1.Node{}, templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
 	}
 }
@@ -226,6 +239,10 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 	}
 	if want.node != "" {
+		known := slices.Collect(maps.Keys(w.nodes))
+		for _, p := range w.objects.Published {
+			known = append(known, p.Node)
+		}
 		for name := range w.nodes {
 			if name != want.node {
 				delete(w.nodes, name)
@@ -233,7 +250,7 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 		w.objects.Published = slices.DeleteFunc(w.objects.Published, func(p offline.Published) bool { return p.Node != want.node })
 		if w.nodes[want.node] == nil && len(w.objects.Published) == 0 {
-			return fmt.Errorf("there is no node %s in these files", want.node)
+			return notFound(corev1.Resource("nodes"), want.node, didYouMean(want.node, known))
 		}
 	}
 	return resolve(w.objects.Published, *sets)
@@ -321,17 +338,18 @@ func collect[T any](d *manifest.Document, list *[]T) error {
 
 func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {
 	if want.nodes {
-		if err := w.readNodes(ctx, c, want); err != nil {
+		if err := w.withoutForbidden(want, "nodes", w.readNodes(ctx, c, want)); err != nil {
 			return err
 		}
 	}
 	if want.features {
 		list, err := c.Features(ctx, w.own, want.node)
-		if err != nil {
+		if err := w.withoutForbidden(want, "nodefeatures", err); err != nil {
 			return err
 		}
 		if w.policy().Namespaces != nil {
-			if err := w.readNamespaces(ctx, c); err != nil {
+			// Which NodeFeatures count depends on the labels of their namespaces.
+			if err := w.withoutForbidden(want, "nodefeatures", w.readNamespaces(ctx, c)); err != nil {
 				return err
 			}
 		}
@@ -345,9 +363,12 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 		}
 	}
 	if want.rules {
-		if err := w.readRules(ctx, c); err != nil {
+		if err := w.readRules(ctx, c, want, notes); err != nil {
 			return err
 		}
+	}
+	if w.unread["nodes"] != nil && w.unread["nodefeatures"] != nil && w.unread["nodefeaturerules"] != nil {
+		return w.unread["nodes"] // nothing is left to show
 	}
 	if !want.devices && !(want.features && w.readDevices()) {
 		return nil
@@ -383,17 +404,20 @@ func (w *world) readDevices() bool {
 	})
 }
 
-func (w *world) readRules(ctx context.Context, c *cluster.Client) error {
+func (w *world) readRules(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {
 	var err error
-	if w.rules, err = c.Rules(ctx); err != nil {
+	w.rules, err = c.Rules(ctx)
+	if err := w.withoutForbidden(want, "nodefeaturerules", err); err != nil {
 		return err
 	}
-	w.builtIn = c.BuiltIn(ctx, w.own)
+	if w.builtIn, err = c.BuiltIn(ctx, w.own); err != nil {
+		fmt.Fprintf(notes, "note: the built-in rules of the controller are unknown: %s\n", printable(err.Error()))
+	}
 	templates, err := c.Templates(ctx)
 	for i := range templates {
 		w.templates[templates[i].Name] = &templates[i].Spec
 	}
-	return err
+	return w.withoutForbidden(want, "nodefeatureruletemplates", err)
 }
 
 // readNamespaces reads the labels of namespaces, by which NodeFeatures are selected.
@@ -433,10 +457,7 @@ func (w *world) readNodes(ctx context.Context, c *cluster.Client, want want) err
 
 func noSuchNode(ctx context.Context, c *cluster.Client, name string) error {
 	names, _ := c.Names(ctx, "nodes")
-	if near := manifest.Nearest(name, names); near != "" {
-		return fmt.Errorf("there is no node %s; did you mean %s?", name, near)
-	}
-	return fmt.Errorf("there is no node %s", name)
+	return notFound(corev1.Resource("nodes"), name, didYouMean(name, names))
 }
 
 // publishes returns a function that reports whether a node publishes a feature, or a rule derives it, as in the webhook.
@@ -483,7 +504,7 @@ func chooseNodes(expression string, all []string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("there is no node %s", part)
+			return nil, notFound(corev1.Resource("nodes"), strings.TrimSpace(part), didYouMean(part, all))
 		}
 	}
 	slices.Sort(out)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,20 @@ import (
 	"github.com/assay-project/assay/rules/manifest"
 )
 
+// leftOut is the reason why an object's rules are left out, all or one of them.
+type leftOut struct {
+	object string
+	err    error
+	// unread is set if what the object refers to could not be read, which the controller may be able to.
+	unread bool
+}
+
+func (l leftOut) Error() string { return l.object + ": " + l.err.Error() }
+
+func (l leftOut) Unwrap() error { return l.err }
+
 // program compiles rules with everything they refer to, as the controller does. It leaves out rules with errors, as the controller
-// does, and returns an error that names them.
+// does, and returns an error that joins a leftOut for each.
 func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
 	assembler := assembly.New(assembly.Options{
 		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.settings.DefaultTemplate, Version: build.Version(),
@@ -36,7 +47,7 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		object, err := assembler.Assemble(ctx, &list[i], nil, room)
 		room -= object.Size()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, err))
+			errs = append(errs, leftOut{list[i].Name, err, true})
 			continue
 		}
 		if object.Set != nil {
@@ -44,11 +55,11 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		}
 		for _, p := range []*assembly.Error{object.Refused, object.Unresolved} {
 			if p != nil && object.Set == nil {
-				errs = append(errs, fmt.Errorf("%s: %w", list[i].Name, p))
+				errs = append(errs, leftOut{list[i].Name, p, false})
 			}
 		}
 		for _, e := range object.Errors {
-			errs = append(errs, fmt.Errorf("%s: %s", list[i].Name, e.Error()))
+			errs = append(errs, leftOut{list[i].Name, e, false})
 		}
 	}
 	for i := range w.builtIn {
@@ -58,6 +69,21 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		sets = append(sets, set)
 	}
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
+}
+
+// leftOuts returns the objects in an error of program.
+func leftOuts(err error) (out []leftOut) {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return nil
+	}
+	for _, e := range joined.Unwrap() {
+		var l leftOut
+		if errors.As(e, &l) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // withholding returns what the controller does not write, by its settings or, if they are unknown, by the conditions of rules.
@@ -77,6 +103,9 @@ func (w *world) withholding() (out rules.Withholding) {
 func (w *world) Template(_ context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
 	if t := w.templates[name]; t != nil {
 		return t, nil
+	}
+	if err := w.unread["nodefeatureruletemplates"]; err != nil {
+		return nil, err
 	}
 	return nil, absent("nodefeatureruletemplates", name)
 }

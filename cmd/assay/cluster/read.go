@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,10 +33,19 @@ const (
 	pageSize = "500"
 	// maxBody is the maximum size of a response in bytes.
 	maxBody = 256 << 20
+	// maxRetries is the maximum number of times that a request is sent again because the API server asks for it, as it does while it
+	// starts. kubectl sends it 10 times.
+	maxRetries = 10
+	// maxLists is the maximum number of times that a list is read from its beginning, because the API server no longer has the state of
+	// its first page.
+	maxLists = 3
 )
 
 // errNotFound reports that an object does not exist.
 var errNotFound = errors.New("not found")
+
+// errExpired reports that the API server no longer has the state from which a list is read page by page.
+var errExpired = errors.New("the API server no longer has the state of the first page of the list; try again")
 
 // IsNotFound reports whether an error means that an object does not exist.
 func IsNotFound(err error) bool { return errors.Is(err, errNotFound) }
@@ -215,7 +225,7 @@ func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
 	out := new(T)
 	err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out)
 	if IsNotFound(err) {
-		return nil, fmt.Errorf("%s %s: %w", kind(path), name, err)
+		return nil, fmt.Errorf("%s %q %w", kind(path), name, err)
 	}
 	return out, err
 }
@@ -235,12 +245,18 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values) 
 	}
 	query.Set("limit", pageSize)
 	var out []T
-	for {
+	for lists := 1; ; {
 		var page struct {
 			Metadata metav1.ListMeta `json:"metadata"`
 			Items    []T             `json:"items"`
 		}
 		if err := c.read(ctx, path, query, &page); err != nil {
+			if errors.Is(err, errExpired) && lists < maxLists {
+				lists++
+				out = nil
+				query.Del("continue")
+				continue
+			}
 			if IsNotFound(err) {
 				err = fmt.Errorf("the cluster has no kind %s: install Assay or NFD first (%w)", kind(path), err)
 			}
@@ -283,8 +299,28 @@ type answer struct {
 	body   []byte
 }
 
-// exchange is send with the headers of the response.
+// exchange is send with the headers of the response. It sends a request again after the time that an overloaded or starting API server
+// names.
 func (c *Client) exchange(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (*answer, error) {
+	for retries := 0; ; retries++ {
+		a, err := c.once(ctx, method, path, query, contentType, content)
+		if err != nil || retries == maxRetries || a.code != http.StatusTooManyRequests && a.code < http.StatusInternalServerError {
+			return a, err
+		}
+		seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+		if err != nil {
+			return a, nil //nolint:nilerr // it does not ask for it
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+	}
+}
+
+// once sends a request once.
+func (c *Client) once(ctx context.Context, method, path string, query url.Values, contentType string, content []byte) (*answer, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	u.RawQuery = query.Encode()
@@ -331,6 +367,8 @@ func refused(code int, body []byte) error {
 	switch {
 	case code == http.StatusNotFound:
 		return errNotFound
+	case code == http.StatusGone:
+		return errExpired
 	case code == http.StatusUnauthorized:
 		return errors.New("unauthorized: the credentials of the kubeconfig are missing or have expired")
 	case code == http.StatusForbidden && status.Message != "":
@@ -431,14 +469,17 @@ func (c *Client) Secret(ctx context.Context, namespace, name string) (*corev1.Se
 // importing controller/builtin would double the startup time of this program.
 const BuiltInName = "assay-builtin-rules"
 
-// BuiltIn returns the built-in rules of the controller in a namespace. It returns none if the ConfigMap does not exist or cannot be
-// read. Of sensitive rules it returns only the names.
-func (c *Client) BuiltIn(ctx context.Context, namespace string) []nfdv1alpha1.NodeFeatureRule {
+// BuiltIn returns the built-in rules of the controller in a namespace. It returns none if the ConfigMap does not exist. Of sensitive rules
+// it returns only the names.
+func (c *Client) BuiltIn(ctx context.Context, namespace string) ([]nfdv1alpha1.NodeFeatureRule, error) {
 	m, err := c.ConfigMap(ctx, namespace, BuiltInName)
-	if err != nil {
-		return nil
+	switch {
+	case IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	return BuiltIn(m)
+	return BuiltIn(m), nil
 }
 
 // BuiltIn returns the rules in the ConfigMap.

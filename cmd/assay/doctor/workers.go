@@ -66,8 +66,12 @@ func (e *examination) workers(ctx context.Context) error {
 	return nil
 }
 
-// WorkerFault is the problem of the worker on a node, and a command that shows more; both are empty if there is none.
-type WorkerFault struct{ Text, Fix string }
+// WorkerFault is the problem of the worker on a node, and a command that shows more; both are empty if there is none. Ready is
+// set if the worker is ready anyway, and what it publishes is missing.
+type WorkerFault struct {
+	Text, Fix string
+	Ready     bool
+}
 
 // WorkerFaults returns the faults of the workers by node. It returns nil if no DaemonSet of the worker is installed. If namespace is empty,
 // it searches all namespaces for it.
@@ -84,7 +88,8 @@ func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, node
 	out := make(map[string]WorkerFault, len(nodes))
 	for name, node := range nodes {
 		text, fix := fault(node, states[name], e.agents())
-		out[name] = WorkerFault{text, fix}
+		s := states[name]
+		out[name] = WorkerFault{text, fix, s != nil && s.ready()}
 	}
 	return out, nil
 }
@@ -127,6 +132,15 @@ func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (m
 		}
 	}
 	return out, err
+}
+
+// ready reports whether the worker is ready.
+func (s *nodeState) ready() bool {
+	if s.pod == nil {
+		return false
+	}
+	_, why := unready(s.pod)
+	return why == ""
 }
 
 // fault returns the problem of the worker on a node, and the fix.

@@ -49,7 +49,7 @@ func (l *loader) argument(arg string) (*compose.YAML, error) {
 	}
 	doc, err := l.load(at)
 	if err == nil && doc == nil {
-		return nil, fmt.Errorf("%s: there is no such document", at)
+		return nil, fmt.Errorf("%s not found", at)
 	}
 	return doc, err
 }

@@ -173,7 +173,7 @@ func TestFetch(t *testing.T) {
 		"a file of this host":  {trusting, "", []string{"copy", "--embed", server.URL + "/d/thief.yaml"}, "", "cannot name files"},
 		"itself":               {trusting, "", []string{"copy", "--embed", server.URL + "/d/self.yaml"}, "", "cycle: https://"},
 		"too large":            {trusting, "", []string{"copy", server.URL + "/d/large.yaml"}, "", "larger than 4 MiB"},
-		"missing":              {trusting, "", []string{"validate", server.URL + "/d/none.yaml"}, "no such document", "not valid"},
+		"missing":              {trusting, "", []string{"validate", server.URL + "/d/none.yaml"}, "none.yaml not found", "not valid"},
 		"a server in trouble":  {trusting, "", []string{"copy", server.URL + "/d/broken.yaml"}, "", "502"},
 		"an unknown authority": {Deps{}, "", []string{"copy", server.URL + "/d/base.yaml"}, "", "certificate"},
 		"plain http":           {trusting, "", []string{"copy", insecure.URL}, "", "use https"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -23,7 +24,8 @@ type Live interface {
 	Events(ctx context.Context, kind, namespace, name string) ([]corev1.Event, error)
 	// Waiting returns the pods that are not scheduled.
 	Waiting(ctx context.Context) ([]corev1.Pod, error)
-	// Why returns a pod and what assay why says about it; pod is nil if it does not exist. Node is a node to show in detail, or empty.
+	// Why returns a pod and what assay why says about it; pod is nil if it does not exist. Node is a node to show in detail; empty: the
+	// pod's.
 	Why(ctx context.Context, nodes *index.Index, namespace, name, node string) (pod *corev1.Pod, why *serving.Answer, err error)
 	// Zones returns the NodeResourceTopology of a node, nil if there is none.
 	Zones(ctx context.Context, node string) (*topologyv1alpha2.NodeResourceTopology, error)
@@ -31,7 +33,7 @@ type Live interface {
 
 const (
 	// liveTimeout is the maximum time that a page waits for what is read when it is shown. The rest of the page is shown without it.
-	liveTimeout = 10 * time.Second
+	liveTimeout = 5 * time.Second
 	// maxFields is the maximum number of keys that a page names per client.
 	maxFields = 12
 )
@@ -64,11 +66,19 @@ func (d *data) changesOf(ctx context.Context, kind, resource string, meta *metav
 	defer cancel()
 	list, err := d.Live.Events(ctx, kind, meta.Namespace, meta.Name)
 	if err != nil {
-		out.EventsUnknown = err.Error()
+		out.EventsUnknown = unread(err)
 		return out
 	}
 	out.Events = d.events(list)
 	return out
+}
+
+// unread says why something could not be read while a page was shown.
+func unread(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "the API server has not answered within " + liveTimeout.String()
+	}
+	return err.Error()
 }
 
 // kubectl returns commands that show an object.

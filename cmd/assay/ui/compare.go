@@ -47,6 +47,8 @@ func newComparePage(d *data, a, b string) *comparePage {
 	}
 	switch {
 	case p.Say != "":
+	case d.unevaluated() != "":
+		p.Say = "Nothing is compared: " + d.unevaluated() + "."
 	case a == "" || b == "":
 		p.Say = "Choose two nodes."
 	case a == b:

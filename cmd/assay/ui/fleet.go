@@ -1,7 +1,9 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -39,13 +41,16 @@ type fleetPage struct {
 	// Matching is the number of selected nodes of Total. If no node is selected, Nearest is the node that meets most of the filter,
 	// and Lacks what it does not meet.
 	Matching, Total int
-	Unpublished     int
 	Nearest, Lacks  string
 	// Alone is set if no node is selected and the filter has several terms: the number of nodes that each selects alone.
 	Alone  []termCount
 	Hints  []hint
 	Values []columnValues
 	Table  *table
+	// Bad are the states that are bad on some of the selected nodes.
+	Bad []badCount
+	// Known is set if all nodes could be read.
+	Known bool
 	// base is the filter as the first operand of and.
 	base string
 }
@@ -100,15 +105,11 @@ type fleetQuery struct {
 }
 
 func newFleetPage(d *data, q fleetQuery) *fleetPage {
-	p := &fleetPage{Filter: q.filter, Asked: q.columns, By: q.by, Total: len(d.Nodes)}
+	p := &fleetPage{Filter: q.filter, Asked: q.columns, By: q.by, Total: len(d.Nodes), Known: d.Unknown.Nodes == "" && d.Unknown.Features == ""}
 	p.Columns = chooseColumns(d, q.columns)
 	selected := p.selectNodes(d, q.filter)
 	p.Matching = len(selected)
-	for _, i := range selected {
-		if !d.Nodes[i].Published {
-			p.Unpublished++
-		}
-	}
+	p.Bad = d.bad(selected)
 	t := newMatrix(d, p.Columns, selected)
 	for c, name := range p.Columns {
 		p.Values = append(p.Values, t.values(c, name, p.base))
@@ -126,6 +127,41 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 	}
 	return p
 }
+
+// badCount is a bad state with the number of nodes that have it.
+type badCount struct {
+	termCount
+	Words string
+}
+
+// badWords are bad states in words.
+var badWords = map[string]string{
+	"ready = no": "not ready", "ready = unknown": "with unknown readiness", "features-ready = no": "whose features are not ready",
+	"features-ready = unknown": "whose features may not be ready", "features-age = none": "without NodeFeatures", "worker = down": "whose worker is down",
+	"worker = failing": "whose worker publishes too little",
+}
+
+// bad counts nodes by the states that are bad and need no evaluation.
+func (d *data) bad(selected []int) (out []badCount) {
+	for _, s := range states {
+		counts := map[string]int{}
+		for _, i := range selected {
+			if s.all {
+				continue
+			}
+			if c := s.of(d, i); c.Class == "bad" {
+				counts[s.Name+" = "+c.Text]++
+			}
+		}
+		for _, term := range slices.Sorted(maps.Keys(counts)) {
+			out = append(out, badCount{termCount{term, counts[term]}, cmp.Or(badWords[term], term)})
+		}
+	}
+	return out
+}
+
+// And returns the address of the nodes on the page that a term selects.
+func (p *fleetPage) And(term string) string { return p.Link(andTerm(p.base, term), "nodes") }
 
 // Link returns the address of the page with another filter and other rows.
 func (p *fleetPage) Link(filter, by string) string {
@@ -155,7 +191,9 @@ func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 	list := []tableColumn{{Name: "node"}}
 	var shown []stateColumn
 	for _, s := range states {
-		if s.all && s.Name != "missing" || slices.ContainsFunc(selected, func(i int) bool { return !s.all && s.of(d, i).Text != "" || s.all && d.Nodes[i].Object != nil }) {
+		if s.all && s.Name != "missing" && d.unevaluated() == "" || slices.ContainsFunc(selected, func(i int) bool {
+			return !s.all && s.of(d, i).Text != "" || s.all && d.unevaluated() == "" && d.Nodes[i].Object != nil
+		}) {
 			shown = append(shown, s)
 			list = append(list, s.tableColumn)
 		}
@@ -172,7 +210,7 @@ func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 			return c
 		case column == len(shown)+1:
 			var why []string
-			for _, s := range shown {
+			for _, s := range urgent(shown) {
 				if c := s.of(d, i); c.Note != "" {
 					why = append(why, s.Name+": "+strings.TrimSuffix(c.Note, "."))
 				}
@@ -181,6 +219,19 @@ func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 		}
 		return cell{Text: t.rows[row][column-2-len(shown)]}
 	})
+}
+
+// urgent returns states in the order in which they need attention: outputs that a setting withholds on many nodes are last.
+func urgent(shown []stateColumn) []stateColumn {
+	var first, last []stateColumn
+	for _, s := range shown {
+		if s.all {
+			last = append([]stateColumn{s}, last...)
+		} else {
+			first = append(first, s)
+		}
+	}
+	return append(first, last...)
 }
 
 func nodeCell(name string) cell { return cell{Text: name, Link: "node?name=" + url.QueryEscape(name)} }

@@ -3,26 +3,30 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/rules"
 )
 
-// maxTraces is the maximum number of rules on the page of a node. The other rules have their own pages.
-const maxTraces = 150
-
-// reportTimeout is the maximum time to read what the controller reports about a node. After it, the page says that it is unknown.
-const reportTimeout = 3 * time.Second
+const (
+	// maxTraces is the maximum number of rules on the page of a node, and maxLines the number of lines of their terms after which no rule
+	// follows: 150 rules of a real server had 200 kB. The other rules have their own pages.
+	maxTraces     = 100
+	maxTraceLines = 300
+)
 
 // nodePage is the page of one node.
 type nodePage struct {
 	Name, Query string
 	// Published is set if there are NodeFeatures for the node.
-	Published  bool
-	HasObject  bool
-	Publishers []string
+	Published bool
+	// Unevaluated says why no rule is evaluated, or "".
+	Unevaluated string
+	HasObject   bool
+	Publishers  []string
 	// States are the state columns that are known of the node.
 	States  []nodeState
 	Outcome outcome
@@ -53,15 +57,23 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	if n == nil {
 		return nil
 	}
-	o := d.Program.Eval(n.Input)
+	o := d.Program.Eval(n.Input) // without rules if they are unknown
+	if d.Unknown.Features != "" {
+		o = rules.Link(d.Known.Rules).Eval(n.Input)
+	}
 	c := comparison{node: n.Object, keeps: d.Known.Withholding, linked: true, orphan: !n.OfWorker}
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	if d.Report != nil && n.Object != nil {
 		c.report = d.Report(ctx, n.Object)
+		for _, err := range []*error{&c.report.LeaderErr, &c.report.EventsErr} {
+			if *err != nil {
+				*err = errors.New(unread(*err))
+			}
+		}
 	}
 	p := &nodePage{
-		Name: name, Query: query, Published: n.Published, HasObject: n.Object != nil,
+		Name: name, Query: query, Published: n.Published, Unevaluated: d.unevaluated(), HasObject: n.Object != nil,
 		Outcome: newOutcome(o, c), Tree: newTree(n.Input.Facts, query, d.Snapshot),
 	}
 	for _, s := range states {
@@ -75,21 +87,31 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 		}
 	}
 	var unwanted []Unwanted
-	if d.Explain != nil && n.Object != nil {
+	if d.Explain != nil && n.Object != nil && p.Unevaluated == "" {
 		unwanted = d.Explain(ctx, n.Object, o, cmp.Or(c.report, &held.Report{}))
 	}
 	p.unwanted(unwanted)
-	p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
+	for i := range d.Rules {
+		if d.Rules[i].LeftOut != "" {
+			p.Kept.Help = "A rule that is not evaluated here may give them: see the problems above."
+		}
+	}
+	if p.Unevaluated == "" {
+		p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
+	}
 	p.Rules = len(p.Traces)
 	for i := range p.Traces {
 		if p.Traces[i].Word == "MATCH" {
 			p.Matched++
 		}
 	}
-	if len(p.Traces) > maxTraces {
-		p.MoreTraces = len(p.Traces) - maxTraces
-		p.Traces = p.Traces[:maxTraces]
+	shown, lines := 0, 0
+	for shown < min(len(p.Traces), maxTraces) && lines < maxTraceLines {
+		lines += len(p.Traces[shown].Lines)
+		shown++
 	}
+	p.MoreTraces = len(p.Traces) - shown
+	p.Traces = p.Traces[:shown]
 	return p
 }
 

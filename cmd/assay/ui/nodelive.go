@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -35,18 +36,26 @@ func (p *nodeLive) tables() []*table {
 func newNodeLive(ctx context.Context, d *data, n *Node) *nodeLive {
 	name := n.Input.Node.Name
 	p := &nodeLive{Deviations: d.deviationsOf(name), Groups: d.groupsOf(name)}
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	if n.Object != nil {
-		p.Changes = d.changesOf(ctx, "Node", "node", &n.Object.ObjectMeta, "assay explain "+shellWord(name))
+		reading.Go(func() {
+			commands := []string{"assay explain " + shellWord(name)}
+			if n.Worker != nil && n.Worker.Fix != "" {
+				commands = append(commands, n.Worker.Fix)
+			}
+			p.Changes = d.changesOf(ctx, "Node", "node", &n.Object.ObjectMeta, commands...)
+		})
 	}
 	if d.Live == nil {
 		return p
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+	limited, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
-	zones, err := d.Live.Zones(ctx, name)
+	zones, err := d.Live.Zones(limited, name)
 	switch {
 	case err != nil:
-		p.ZonesUnknown = err.Error()
+		p.ZonesUnknown = unread(err)
 	case zones != nil:
 		p.Zones, p.Attributes = zonesTable(zones)
 	}

@@ -23,11 +23,21 @@ func requestObject(r *assayv1alpha1.NodeFeatureRequest) object {
 	if r.Status.Label != "" {
 		label = link(r.Status.Label, "fleet?by=nodes&filter="+query("label "+quoteWord(r.Status.Label)+" = true"))
 	}
+	satisfiable, order := satisfied(r.Status.Conditions)
 	return object{
-		meta: &r.ObjectMeta, value: r.Spec, conditions: r.Status.Conditions,
-		cells:  []cell{ready(r.Status.Conditions, "Ready"), count32(r.Status.MatchingNodes), label, onLoss(r.Spec.LossResponse)},
+		meta: &r.ObjectMeta, value: r.Spec, conditions: r.Status.Conditions, order: order,
+		cells:  []cell{ready(r.Status.Conditions, "Ready"), satisfiable, count32(r.Status.MatchingNodes), label, onLoss(r.Spec.LossResponse)},
 		detail: func(p *objectPage) { p.matching(r.Spec.Required, &r.Status) },
 	}
+}
+
+// satisfied returns the cell of the condition Satisfiable, and the order of the object: those that no node meets are first.
+func satisfied(list []metav1.Condition) (out cell, order int) {
+	out = ready(list, assayv1alpha1.ConditionSatisfiable)
+	if out.Class == "bad" {
+		order = -1
+	}
+	return out, order
 }
 
 func policyObject(r *assayv1alpha1.NodeFeatureSchedulingPolicy) object {
@@ -41,9 +51,10 @@ func policyObject(r *assayv1alpha1.NodeFeatureSchedulingPolicy) object {
 	if s := r.Spec.PodSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
 		pods = metav1.FormatLabelSelector(s)
 	}
+	satisfiable, order := satisfied(r.Status.Conditions)
 	return object{
-		meta: &r.ObjectMeta, value: r.Spec, conditions: r.Status.Conditions,
-		cells:  []cell{ready(r.Status.Conditions, "Ready"), count32(r.Status.MatchingNodes), plain(namespaces), plain(pods), onLoss(r.Spec.LossResponse)},
+		meta: &r.ObjectMeta, value: r.Spec, conditions: r.Status.Conditions, order: order,
+		cells:  []cell{ready(r.Status.Conditions, "Ready"), satisfiable, count32(r.Status.MatchingNodes), plain(namespaces), plain(pods), onLoss(r.Spec.LossResponse)},
 		detail: func(p *objectPage) { p.matching(r.Spec.Required, &r.Status) },
 	}
 }
@@ -52,6 +63,10 @@ func policyObject(r *assayv1alpha1.NodeFeatureSchedulingPolicy) object {
 func (p *objectPage) matching(required *assayv1alpha1.Requirement, status *assayv1alpha1.RequestStatus) {
 	if required == nil {
 		p.Summary = "It requires nothing, so all nodes meet it."
+		return
+	}
+	if why := p.d.unevaluated(); why != "" {
+		p.Summary = "The nodes that meet the requirements are not known here, because " + why + "."
 		return
 	}
 	filter, err := yaml.Marshal(required)

@@ -94,16 +94,16 @@ func (k *kind) ID() string { return k.id }
 var kindsOfObjects = []*kind{
 	{
 		id: "nodefeaturerequests", Kind: manifest.KindRequest, Title: "Requests", namespaced: true,
-		About:   "Named sets of feature requirements for pods.",
-		columns: slices.Concat(columns(columnText, "Ready"), columns(columnCount, "Nodes"), columns(columnText, "Node label", "On loss")),
+		About:   "Named sets of feature requirements for pods. Those that no node meets are first.",
+		columns: slices.Concat(columns(columnText, "Ready", "Satisfiable"), columns(columnCount, "Nodes"), columns(columnText, "Node label", "On loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Requests, requestObject)
 		},
 	},
 	{
 		id: "nodefeatureschedulingpolicies", Kind: manifest.KindPolicy, Title: "Policies",
-		About:   "Feature requirements of the pods that a policy selects.",
-		columns: slices.Concat(columns(columnText, "Ready"), columns(columnCount, "Nodes"), columns(columnText, "Pods in namespaces", "Pods with labels", "On loss")),
+		About:   "Feature requirements of the pods that a policy selects. Those that no node meets are first.",
+		columns: slices.Concat(columns(columnText, "Ready", "Satisfiable"), columns(columnCount, "Nodes"), columns(columnText, "Pods in namespaces", "Pods with labels", "On loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Policies, policyObject)
 		},

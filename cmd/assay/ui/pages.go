@@ -28,7 +28,10 @@ type page struct {
 	Title, Current, Where, Back string
 	Views                       []navigationItem
 	At                          time.Time
-	Notes                       []string
+	// Unknown are sentences about what could not be read, Notes about what else is missing.
+	Unknown, Notes []string
+	// Problems names what the notes are about.
+	Problems string
 	// CanReload is set if the source can be read again, Reading is the duration of a running reload, Failed the error of the last
 	// one.
 	CanReload bool
@@ -156,7 +159,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 		}
 	}
 	p := &page{
-		Title: title, Current: view, Where: d.Where, At: d.At, Notes: d.Notes, CanReload: s.source != nil, View: v, Views: navigation,
+		Title: title, Current: view, Where: d.Where, At: d.At, Unknown: d.Unknown.list(), Notes: d.Notes, Problems: problemsOf(d.Notes), CanReload: s.source != nil, View: v, Views: navigation,
 	}
 	p.Back = strings.TrimPrefix(path.Base(r.URL.Path), "/")
 	if p.Back == s.token {
@@ -179,6 +182,22 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
+}
+
+// problemsOf names what notes are about: what is before the reason.
+func problemsOf(notes []string) string {
+	var out []string
+	for _, note := range notes {
+		rest, left := strings.CutPrefix(note, LeftOut)
+		about, _, _ := strings.Cut(rest, ": ")
+		if left {
+			about = LeftOut + about
+		}
+		if !slices.Contains(out, about) {
+			out = append(out, about)
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // isPage reports whether an address is a page of this server, as a relative address.
@@ -232,14 +251,18 @@ func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 func (s *Server) node(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	name := r.URL.Query().Get("name")
+	live := make(chan *nodeLive, 1)
+	if n := d.node(name); n != nil && r.Header.Get(partHeader) == "" {
+		go func() { live <- newNodeLive(r.Context(), d, n) }()
+	} else {
+		live <- nil
+	}
 	if p := newNodePage(r.Context(), d, name, r.URL.Query().Get("q")); p != nil {
-		if r.Header.Get(partHeader) == "" {
-			p.Live = newNodeLive(r.Context(), d, d.node(name))
-		}
+		p.Live = <-live
 		s.show(w, r, http.StatusOK, "node", name, p)
 		return
 	}
-	s.missing(w, r, "Node "+name+" not found.", filterLink(name), "Nodes with this in their name or a label")
+	s.missing(w, r, "Node "+name+" not found"+cmp.Or(didYouMean(name, d.nodeNames()), "."), filterLink(name), "Nodes with this in their name or a label")
 }
 
 func (s *Server) rules(w http.ResponseWriter, r *http.Request) {
@@ -253,6 +276,10 @@ func (s *Server) rule(w http.ResponseWriter, r *http.Request) {
 	if p := newRulePage(d, name); p != nil {
 		p.Changes = d.ruleChanges(r.Context(), name)
 		s.show(w, r, http.StatusOK, "rule", p.Name, p)
+		return
+	}
+	if d.Unknown.Rules != "" {
+		s.missing(w, r, "Rule "+name+" is not known.", "rules", "All rules")
 		return
 	}
 	s.missing(w, r, "Rule "+name+" not found"+cmp.Or(didYouMean(name, d.ruleNames()), "."), "rules", "All rules")

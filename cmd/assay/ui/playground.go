@@ -111,7 +111,9 @@ func (p *playgroundPage) evaluate(d *data, n *Node, file *manifest.File, checker
 	case p.Errors > 0:
 		p.Say = "Not evaluated: correct the errors first."
 	case len(sets) == 0:
-		p.Say = "Not evaluated: there is no NodeFeatureRule in the text."
+		p.Say = "Not evaluated: the text has no NodeFeatureRule."
+	case d.Unknown.Features != "":
+		p.Say = "Not evaluated: the features of nodes are not known."
 	case n == nil && len(d.Nodes) == 0:
 		p.Say = "Not evaluated: there are no nodes."
 	case n == nil:

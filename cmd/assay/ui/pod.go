@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -39,7 +40,7 @@ func newPodsPage(ctx context.Context, d *data) *podsPage {
 	defer cancel()
 	list, err := d.Live.Waiting(ctx)
 	if err != nil {
-		p.Unknown = err.Error()
+		p.Unknown = unread(err)
 		return p
 	}
 	// Pods that require features are first: the page is about them.
@@ -141,17 +142,21 @@ func newPodPage(ctx context.Context, d *data, namespace, name, node string) *pod
 		p.Unknown = "Pods are read from a cluster or from files."
 		return p
 	}
+	if why := d.unevaluated(); why != "" {
+		p.Unknown = "which nodes the pod can run on, because " + why + "."
+		return p
+	}
 	reading, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	pod, why, err := d.Live.Why(reading, d.fleet(), namespace, name, node)
 	switch {
 	case err != nil:
-		p.Unknown = err.Error()
+		p.Unknown = unread(err)
 		return p
 	case pod == nil:
 		return nil
 	}
-	p.Pod, p.Why, p.Asked = pod, why, asked(pod)
+	p.Pod, p.Why, p.Asked, p.Node = pod, why, asked(pod), cmp.Or(node, pod.Spec.NodeName)
 	if request := pod.Labels[assayv1alpha1.FeatureRequestLabel]; request != "" {
 		p.Request = kindByID("nodefeaturerequests").address(namespace, request)
 	}

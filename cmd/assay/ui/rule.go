@@ -31,15 +31,39 @@ const (
 type rulesPage struct {
 	Table *table
 	Nodes int
+	// Known is set if the rules could be read.
+	Known bool
+	// States are the states of the objects with their numbers, those that need attention first.
+	States []stateCount
+}
+
+// stateCount is the number of objects in a state.
+type stateCount struct {
+	State cell
+	Count int
+}
+
+// stateOrder returns the place of a state: those that need attention are first.
+func stateOrder(c cell) int {
+	order := []string{"not accepted", "not resolved", "not ready", "failing", "warn", "no status", "built in", "ready"}
+	if c.Class == "warn" { // withheld, conflicted, flapping, or several of them
+		return slices.Index(order, c.Class)
+	}
+	return slices.Index(order, c.Text)
 }
 
 func (p *rulesPage) tables() []*table { return []*table{p.Table} }
 
 func newRulesPage(d *data) *rulesPage {
-	d.evaluate()
+	if d.unevaluated() == "" {
+		d.evaluate()
+	}
 	matched, withheld, conflicts, faulty := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	list := d.Program.Rules()
 	for n := range d.Nodes {
+		if d.unevaluated() != "" {
+			break
+		}
 		v := d.verdict(n)
 		hit, failed := map[string]bool{}, map[string]bool{}
 		for i, r := range list {
@@ -62,7 +86,14 @@ func newRulesPage(d *data) *rulesPage {
 		{Name: "withheld", Kind: columnCount, Title: "Nodes on which outputs are withheld, as evaluated here"},
 		{Name: "conflicts", Kind: columnCount, Title: "Nodes on which outputs lose against another rule, as evaluated here"},
 	}
-	p := &rulesPage{Nodes: len(d.Nodes)}
+	state := make([]cell, len(d.Rules))
+	counts := map[cell]int{}
+	for i := range d.Rules {
+		state[i] = ruleState(&d.Rules[i], faulty[d.Rules[i].Object.Name])
+		state[i].Key = strconv.Itoa(stateOrder(state[i]))
+		counts[cell{Text: state[i].Text, Class: state[i].Class, Key: state[i].Key}]++
+	}
+	p := &rulesPage{Nodes: len(d.Nodes), Known: d.Unknown.Rules == ""}
 	p.Table = newTable("rules", "Objects with rules", heads, len(d.Rules), func(row, column int) cell {
 		r := d.Rules[row].Object
 		switch column {
@@ -73,13 +104,21 @@ func newRulesPage(d *data) *rulesPage {
 			}
 			return name
 		case 1:
-			return ruleState(r, d.Rules[row].BuiltIn, faulty[r.Name])
+			return state[row]
 		case 2:
 			return cell{Text: cmp.Or(string(ptr.Deref(r.Spec.Phase, "")), string(nfdv1alpha1.PhaseMain))}
+		}
+		if column >= 5 && (d.unevaluated() != "" || d.Rules[row].LeftOut != "") {
+			return cell{}
 		}
 		n := []int{int(ptr.Deref(r.Spec.Priority, 0)), len(r.Spec.Rules), matched[r.Name], percent(matched[r.Name], len(d.Nodes)), withheld[r.Name], conflicts[r.Name]}[column-3]
 		return cell{Text: strconv.Itoa(n), Class: map[bool]string{true: "warn"}[column >= 7 && n > 0]}
 	})
+	for _, c := range slices.SortedFunc(maps.Keys(counts), func(a, b cell) int {
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
+	}) {
+		p.States = append(p.States, stateCount{c, counts[c]})
+	}
 	p.Table.Help = "In the order of their evaluation, unless you sort them."
 	return p
 }
@@ -91,8 +130,17 @@ func count(counts map[string]int, keys iter.Seq[string]) {
 	}
 }
 
-// ruleState returns in words what the conditions of an object report.
-func ruleState(r *nfdv1alpha1.NodeFeatureRule, builtIn bool, faulty int) cell {
+// ruleState returns in words what the conditions of an object report, and what is different here.
+func ruleState(rule *Rule, faulty int) cell {
+	out := conditionState(rule.Object, rule.BuiltIn, faulty)
+	if rule.LeftOut != "" {
+		out.Note = strings.TrimPrefix(out.Note+"; not evaluated here: "+rule.LeftOut, "; ")
+	}
+	return out
+}
+
+// conditionState returns in words what the conditions of an object report.
+func conditionState(r *nfdv1alpha1.NodeFeatureRule, builtIn bool, faulty int) cell {
 	state := func(kind string) *metav1.Condition { return meta.FindStatusCondition(r.Status.Conditions, kind) }
 	is := func(kind string, status metav1.ConditionStatus) bool {
 		c := state(kind)
@@ -137,9 +185,11 @@ func ruleState(r *nfdv1alpha1.NodeFeatureRule, builtIn bool, faulty int) cell {
 type rulePage struct {
 	Name, Text string
 	BuiltIn    bool
-	Conditions *table
-	Parts      *table
-	Nodes      int
+	// Unevaluated says why the rules of the object are not evaluated, or "".
+	Unevaluated string
+	Conditions  *table
+	Parts       *table
+	Nodes       int
 	// Matched are nodes on which at least one rule matches, Unmatched the other nodes.
 	Matched, Unmatched *table
 	Nearest            []near
@@ -151,7 +201,7 @@ type rulePage struct {
 }
 
 func (p *rulePage) tables() []*table {
-	return append([]*table{p.Parts, p.Conditions, p.Matched, p.Unmatched}, p.Changes.tables()...)
+	return append(some(p.Parts, p.Conditions, p.Matched, p.Unmatched), p.Changes.tables()...)
 }
 
 // rulePart is one rule of the object.
@@ -179,6 +229,9 @@ func newRulePage(d *data, name string) *rulePage {
 	r := &d.Rules[i]
 	p := &rulePage{Name: name, Text: r.Text, BuiltIn: r.BuiltIn, Nodes: len(d.Nodes)}
 	p.Conditions = conditionTable(r.Object.Status.Conditions, d.At)
+	if p.Unevaluated = cmp.Or(d.unevaluated(), r.LeftOut); p.Unevaluated != "" {
+		return p
+	}
 	var matched, unmatched []string
 	list := d.Program.Rules()
 	d.evaluate()

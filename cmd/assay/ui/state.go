@@ -39,6 +39,9 @@ var states = []stateColumn{
 		return conditionCell(d.Nodes[i].Object, assayv1alpha1.FeaturesReadyCondition)
 	}, false},
 	{tableColumn{Name: "features-age", Kind: columnValue, Title: "The time since the features of the node changed"}, func(d *data, i int) cell {
+		if d.Unknown.Features != "" {
+			return cell{}
+		}
 		if !d.Nodes[i].Published {
 			return cell{Text: "none", Class: "bad"}
 		}
@@ -46,16 +49,16 @@ var states = []stateColumn{
 	}, false},
 	{tableColumn{Name: "worker", Title: "The worker on the node"}, workerCell, false},
 	{tableColumn{Name: "withheld", Kind: columnCount, Title: "Outputs of rules that a policy, a setting or an invalid value keeps from the Node"}, func(d *data, i int) cell {
-		return problemCell(d.verdict(i).withheld)
+		return d.problemCell(i, func(v *verdict) problems { return v.withheld })
 	}, true},
 	{tableColumn{Name: "conflicts", Kind: columnCount, Title: "Outputs of rules that lose against another rule"}, func(d *data, i int) cell {
-		return problemCell(d.verdict(i).conflicts)
+		return d.problemCell(i, func(v *verdict) problems { return v.conflicts })
 	}, true},
 	{tableColumn{Name: "missing", Kind: columnCount, Title: "Outputs of rules that the Node lacks although nothing withholds them"}, func(d *data, i int) cell {
 		if d.Nodes[i].Object == nil {
 			return cell{}
 		}
-		return problemCell(d.verdict(i).missing)
+		return d.problemCell(i, func(v *verdict) problems { return v.missing })
 	}, true},
 }
 
@@ -100,13 +103,20 @@ func workerCell(d *data, i int) cell {
 	switch w := d.Nodes[i].Worker; {
 	case w == nil:
 		return cell{}
+	case w.Fault != "" && w.Ready:
+		return cell{Text: "failing", Class: "bad", Note: w.Fault}
 	case w.Fault != "":
 		return cell{Text: "down", Class: "bad", Note: w.Fault}
 	}
 	return cell{Text: "running"}
 }
 
-func problemCell(p problems) cell {
+// problemCell returns the number of problems of a node, and the first one.
+func (d *data) problemCell(i int, of func(*verdict) problems) cell {
+	if d.unevaluated() != "" {
+		return cell{}
+	}
+	p := of(d.verdict(i))
 	if p.count == 0 {
 		return cell{Text: "0", Class: "faint"}
 	}

@@ -105,7 +105,12 @@ func (c cell) Whole() string {
 }
 
 // Class returns the CSS class of the header.
-func (h head) Class() string { return h.tableColumn.Class(cell{}) }
+func (h head) Class() string {
+	if h.Kind == columnValue && !strings.Contains(h.Name, ".") { // not the name of a feature
+		return "num"
+	}
+	return h.tableColumn.Class(cell{})
+}
 
 // Long reports whether a cell takes more than one line.
 func (c cell) Long() bool { return len(c.Text)+len(c.Faint) > 40 || c.Note != "" }
@@ -342,7 +347,7 @@ func writeTable(w http.ResponseWriter, r *http.Request, list []*table) {
 			return
 		}
 	}
-	http.Error(w, fmt.Sprintf("there is no table %q on this page: use one of %s", name, strings.Join(names, ", ")), http.StatusNotFound)
+	http.Error(w, fmt.Sprintf("table %q not found: this page has %s", name, strings.Join(names, ", ")), http.StatusNotFound)
 }
 
 // reasonSuffix ends the names of the columns with reasons in CSV and JSON.

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,7 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -96,7 +99,7 @@ func TestFilesHaveTheRowsOfThePage(t *testing.T) {
 	}
 	want(t, s.get(t, query, http.StatusOK), "Page 1 of 2, 166 rows", "format=csv")
 	want(t, s.get(t, query+"&format=xml", http.StatusBadRequest), "use csv or json")
-	want(t, s.get(t, query+"&format=csv&table=x", http.StatusNotFound), "use one of nodes")
+	want(t, s.get(t, query+"&format=csv&table=x", http.StatusNotFound), "this page has nodes")
 	want(t, s.get(t, "fleet?filter=a+and&format=csv", http.StatusBadRequest), "nothing follows and")
 	for _, page := range []string{"rules?", "rule?name=vendor&table=matched&", "node?name=node-00001&table=outputs&", "fleet?by=sets&", "compare?a=node-00001&b=node-00003&"} {
 		if text := s.get(t, page+"format=csv", http.StatusOK); strings.Count(text, "\n") < 2 {
@@ -241,4 +244,84 @@ func TestCompareShowsOnlyDifferences(t *testing.T) {
 	want(t, s.get(t, "compare?a=a", http.StatusOK), "Choose two nodes.")
 	want(t, s.get(t, "compare?a=a&b=a", http.StatusOK), "Choose two different nodes.")
 	want(t, s.get(t, "compare?a=a&b=none", http.StatusOK), "Node none not found")
+}
+
+// TestTheFirstPageCountsWhatIsBad: a dead worker among 300 nodes was found only by those who sorted the list of nodes by it. Each number leads
+// to its nodes.
+func TestTheFirstPageCountsWhatIsBad(t *testing.T) {
+	data := states(t)
+	data.Nodes[0].Worker = &ui.Worker{Fault: "the worker is ready and publishes no features", Ready: true}
+	data.Nodes[0].Published = false
+	s := serve(t, data, nil)
+	page := s.get(t, "fleet", http.StatusOK)
+	for words, node := range map[string]string{
+		"1 not ready": "gone", "1 whose features are not ready": "idle", "1 whose worker is down": "idle", "1 whose worker publishes too little": "well",
+		"1 without NodeFeatures": "well",
+	} {
+		link := regexp.MustCompile(`<a class="bad" href="([^"]*)">` + words + `</a>`).FindStringSubmatch(page)
+		if link == nil {
+			t.Errorf("the page does not say %q:\n%s", words, page)
+			continue
+		}
+		if got := nodesIn(s.get(t, html.UnescapeString(link[1]), http.StatusOK)); !slices.Equal(got, []string{node}) {
+			t.Errorf("%s leads to %v, want %s", words, got, node)
+		}
+	}
+}
+
+// TestRulesThatNeedAttentionAreFirst: sorted by state, a failing object was between those that are ready.
+func TestRulesThatNeedAttentionAreFirst(t *testing.T) {
+	data := snapshot(t)
+	ready := data.Rules[0]
+	data.Rules = nil
+	for name, condition := range map[string]metav1.Condition{
+		"a-ready":    {Type: "Ready", Status: metav1.ConditionTrue},
+		"b-withheld": {Type: "Withheld", Status: metav1.ConditionTrue, Message: "taints are disabled"},
+		"c-failing":  {Type: "Healthy", Status: metav1.ConditionFalse, Message: "on 2 nodes"},
+		"d-rejected": {Type: "Accepted", Status: metav1.ConditionFalse, Message: "Gt compares integers"},
+	} {
+		rule := ready
+		rule.Object = ready.Object.DeepCopy()
+		rule.Object.Name, rule.Object.Status.Conditions = name, []metav1.Condition{condition}
+		data.Rules = append(data.Rules, rule)
+	}
+	s := serve(t, data, nil)
+	rows, err := csv.NewReader(strings.NewReader(s.get(t, "rules?sort=state&format=csv", http.StatusOK))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range rows[1:] {
+		got = append(got, row[0])
+	}
+	if !slices.Equal(got, []string{"d-rejected", "c-failing", "b-withheld", "a-ready"}) {
+		t.Errorf("the order is %v", got)
+	}
+	page := s.get(t, "rules", http.StatusOK)
+	want(t, page, "1 <bdi class=\"bad\">not accepted</bdi>", "1 <bdi class=\"good\">ready</bdi>", `href="rules?sort=state"`)
+}
+
+// TestAPageOfANodeWithManyRulesStaysSmall: the page of a real server with 100 rules had 312 kB.
+func TestAPageOfANodeWithManyRulesStaysSmall(t *testing.T) {
+	var object nfdv1alpha1.NodeFeatureRule
+	object.Name = "many"
+	for i := range 250 {
+		object.Spec.Rules = append(object.Spec.Rules, nfdv1alpha1.Rule{Name: fmt.Sprint("rule-", i), MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+			Feature: "pci.device", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{
+				"vendor": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"ffff"}}, "class": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"ffff"}},
+				"device": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"ffff"}}, "subsystem_vendor": {Op: nfdv1alpha1.MatchIn, Value: nfdv1alpha1.MatchValue{"ffff"}},
+			},
+		}}})
+	}
+	set, report := rules.Compile(&object, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors.ToAggregate())
+	}
+	data := snapshot(t)
+	data.Program = rules.Link(rules.Options{}, set)
+	page := serve(t, data, nil).get(t, "node?name=a", http.StatusOK)
+	want(t, page, "more rules: see")
+	if len(page) > 200_000 {
+		t.Errorf("the page has %d bytes", len(page))
+	}
 }

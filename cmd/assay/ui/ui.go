@@ -37,7 +37,9 @@ type Snapshot struct {
 	Objects Objects
 	// Live reads what only the page of one object shows; nil for a machine without a cluster.
 	Live Live
-	// Notes describe what could not be read or compiled.
+	// Unknown says why nodes, features or rules could not be read.
+	Unknown Unknown
+	// Notes describe what else could not be read or compiled.
 	Notes []string
 	// Describe returns the name of a device, or "" if it is unknown. It may be nil.
 	Describe func(feature string, attributes map[string]string) string
@@ -61,6 +63,33 @@ type Unwanted struct {
 	Why string
 }
 
+// Unknown says why objects could not be read, such as the right that the user lacks. An empty field: they are known.
+type Unknown struct{ Nodes, Features, Rules string }
+
+// list returns what is unknown, in sentences.
+func (u *Unknown) list() (out []string) {
+	for _, part := range []struct{ what, why string }{
+		{"The Nodes are not known", u.Nodes}, {"The features of nodes are not known, so rules are not evaluated", u.Features},
+		{"The rules are not known", u.Rules},
+	} {
+		if part.why != "" {
+			out = append(out, part.what+": "+part.why+".")
+		}
+	}
+	return out
+}
+
+// unevaluated says why rules are not evaluated for the nodes, as the end of a sentence; empty: they are.
+func (s *Snapshot) unevaluated() string {
+	switch {
+	case s.Unknown.Features != "":
+		return "the features of nodes are not known"
+	case s.Unknown.Rules != "":
+		return "the rules are not known"
+	}
+	return ""
+}
+
 // Node is one node.
 type Node struct {
 	// Object is nil if only the features are known, as in files.
@@ -78,6 +107,8 @@ type Node struct {
 type Worker struct {
 	// Fault is the problem of the worker, or "". Fix is a command that shows more.
 	Fault, Fix string
+	// Ready is set if the worker runs anyway, and what it publishes is missing.
+	Ready bool
 }
 
 // labels returns the labels of the Node, or those that NodeFeatures request if the Node is unknown.
@@ -88,12 +119,17 @@ func (n *Node) labels() map[string]string {
 	return n.Input.Labels
 }
 
+// LeftOut begins a note about an object whose rules are not evaluated.
+const LeftOut = "not evaluated: "
+
 // Rule is one rule object.
 type Rule struct {
 	Object  *nfdv1alpha1.NodeFeatureRule
 	BuiltIn bool
 	// Text is the object in YAML, without sensitive parts.
 	Text string
+	// LeftOut says why the rules of the object, or one of them, are not evaluated here; empty: they all are.
+	LeftOut string
 }
 
 // Source reads a Snapshot.

@@ -166,7 +166,7 @@ func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
 	data := snapshot(t, n)
 	data.Known.Withholding.Taints = true
 	page := serve(t, data, nil).get(t, "node?name=a", http.StatusOK)
-	want(t, page, "the Node has false instead", "taints are disabled; set enableTaints", "rack-labeler", "The Node lacks 2 outputs")
+	want(t, page, "the Node has false instead", "taints are disabled; set enableTaints", "rack-labeler", "2 outputs of rules are not on the Node")
 }
 
 func TestRuleShowsMatchedNodesAndTheNearest(t *testing.T) {
@@ -247,7 +247,7 @@ func TestPlaygroundReviewsAndEvaluates(t *testing.T) {
 	page := try(strings.Replace(intel, "op: In", "op: Inn", 1), "a")
 	want(t, page, `<li class="error" title="`, "did you mean In?", "Not evaluated: correct the errors first.", "11:")
 	want(t, try(intel, "none"), "Node none not found.", "choose a node")
-	want(t, try("", "a"), "there is no NodeFeatureRule")
+	want(t, try("", "a"), "the text has no NodeFeatureRule")
 	want(t, try("}{", "a"), "error")
 	want(t, s.get(t, "playground?rule=vendor&node=b", http.StatusOK), "example.com/intel", "NO MATCH")
 	big := s.post(t, "playground", url.Values{"text": {strings.Repeat("#", 2<<20)}}, http.StatusRequestEntityTooLarge)
