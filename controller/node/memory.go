@@ -1,11 +1,11 @@
 package node
 
 import (
-	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/assay-project/assay/controller/node/decide"
 )
@@ -29,6 +29,14 @@ type memo struct {
 
 func newMemory() *memory { return &memory{nodes: map[string]*memo{}} }
 
+// replaced reports whether the last pass over a Node of this name was over another Node, which has been deleted since.
+func (m *memory) replaced(node *corev1.Node) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known := m.nodes[node.Name]
+	return known != nil && known.uid != node.UID
+}
+
 // of returns the state of this Node, not of a deleted one of the same name.
 func (m *memory) of(node *corev1.Node) *memo {
 	m.mu.Lock()
@@ -49,14 +57,9 @@ func (m *memory) forget(name string) {
 
 // newerThan reports whether this process has written to the node since the cached version was read: acting on that version could
 // revert the write.
-func (m *memo) newerThan(node *corev1.Node) bool { return older(node.ResourceVersion, m.Written) }
-
-// older compares resourceVersions of one object. They are increasing numbers (guaranteed by KEP-5504); other values count as not
-// older.
-func older(a, b string) bool {
-	na, errA := strconv.ParseUint(a, 10, 64)
-	nb, errB := strconv.ParseUint(b, 10, 64)
-	return errA == nil && errB == nil && na < nb
+func (m *memo) newerThan(node *corev1.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, m.Written)
+	return err == nil && order < 0
 }
 
 // boots reports whether a node has booted since the last pass.

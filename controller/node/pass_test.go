@@ -116,6 +116,35 @@ func TestADeletedNodeIsForgotten(t *testing.T) {
 	}
 }
 
+// TestANodeThatReplacesAnotherIsAnotherMachine deletes and creates the Node between two passes.
+func TestANodeThatReplacesAnotherIsAnotherMachine(t *testing.T) {
+	w := newPasses(t, func(r *Reconciler) {
+		r.limits.breaker = budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: time.Hour}, r.clock)
+	})
+	w.rule("r", nfdv1alpha1.Rule{
+		LabelsTemplate: "{{range .test.attr}}link={{.Value}}\n{{end}}",
+		MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "test.attr", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{
+			"link": {Op: nfdv1alpha1.MatchExists},
+		}}},
+	}, ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
+	for _, value := range []string{"a", "b", "up", "c"} {
+		w.publish(link(value))
+		w.pass()
+		w.clock.Step(time.Second)
+	}
+	w.hasLabels("at first", M{"link": "up", "up": "true"}) // one flaps, and the other is over the budget
+	if held, _ := w.r.limits.breaker.Held(); held != 1 {
+		t.Fatalf("removals of %d nodes are held", held)
+	}
+	w.do(http.MethodDelete, "/api/v1/nodes/n", nil)
+	w.do(http.MethodPost, "/api/v1/nodes", apiserver.Object{"metadata": apiserver.Object{"name": "n"}})
+	w.pass()
+	w.hasLabels("on the other machine", M{"link": "c", "up": ""})
+	if held, _ := w.r.limits.breaker.Held(); held != 0 {
+		t.Error("a removal of the deleted Node is still held")
+	}
+}
+
 // TestAnOlderNodeWaitsForTheCache lets a pass see a Node from before its last write.
 func TestAnOlderNodeWaitsForTheCache(t *testing.T) {
 	w := newPasses(t)

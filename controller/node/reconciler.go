@@ -71,10 +71,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var node corev1.Node
 	if err := r.client.Get(ctx, req.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req.Name)
-			return ctrl.Result{}, nil
+			return ctrl.Result{}, r.forget(ctx, req.Name)
 		}
 		return ctrl.Result{}, err
+	}
+	if r.memory.replaced(&node) { // no pass has seen that the Node of before was deleted
+		if err := r.forget(ctx, req.Name); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	known := r.memory.of(&node)
 	if known.newerThan(&node) {
@@ -185,10 +189,11 @@ func (r *Reconciler) emit(ctx context.Context, node *corev1.Node, events ...deci
 	}
 }
 
-func (r *Reconciler) forget(name string) {
+// forget drops everything that is known of a deleted Node. Another Node of this name may be another machine.
+func (r *Reconciler) forget(ctx context.Context, name string) error {
 	r.memory.forget(name)
 	r.stats.Forget(name)
 	r.limits.breaker.Withdraw(name)
 	r.limits.changes.Forget(name)
-	r.givers.book.Forget(name)
+	return r.givers.book.Forget(ctx, name)
 }

@@ -25,7 +25,7 @@ type Pass struct {
 
 // Fleet holds the functions through which a Book reads the cluster.
 type Fleet struct {
-	// Nodes returns the number of Nodes.
+	// Nodes returns the number of Nodes; 0: there are none, or they cannot be counted.
 	Nodes func(context.Context) int
 	// Objects returns the active objects by ID, and the generation of the rules.
 	Objects func() (generation int64, active map[string]Giver)
@@ -53,7 +53,7 @@ type Book struct {
 	pending    map[string][]Gave // by node: covered, not known to be written
 	generation int64             // of the rules that nodes are evaluated with
 	done       int               // nodes that were evaluated with it
-	total      int               // minimum number of nodes
+	total      int               // number of Nodes when they were last counted; 0: they have to be counted
 	complete   bool              // the record was rebuilt for the generation
 }
 
@@ -142,7 +142,7 @@ func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
 	b.passes[node] = p
 	delete(b.pending, node)
 	if p.Generation > b.generation {
-		b.generation, b.done, b.complete = p.Generation, 0, false
+		b.generation, b.done, b.total, b.complete = p.Generation, 0, 0, false
 	}
 	if p.Generation == b.generation && (!known || last.Generation != p.Generation) {
 		b.done++
@@ -156,15 +156,22 @@ func (b *Book) Passed(ctx context.Context, node string, p Pass) error {
 	return b.flush(ctx, want)
 }
 
-// Forget deletes the state of a node.
-func (b *Book) Forget(node string) {
+// Forget deletes the state of a deleted node, which may be the one that Passed was waiting for.
+func (b *Book) Forget(ctx context.Context, node string) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if p, ok := b.passes[node]; ok && p.Generation == b.generation {
 		b.done--
 	}
 	delete(b.passes, node)
 	delete(b.pending, node)
+	b.total = 0
+	finished := b.finish(ctx)
+	want := b.changes
+	b.mu.Unlock()
+	if !finished {
+		return nil
+	}
+	return b.flush(ctx, want)
 }
 
 // finish rebuilds the record from the state of the nodes if all nodes have been evaluated. The caller holds the lock.
@@ -172,7 +179,7 @@ func (b *Book) finish(ctx context.Context) bool {
 	if b.complete || b.done < b.total {
 		return false
 	}
-	if b.total = b.fleet.Nodes(ctx); b.done < b.total {
+	if b.total = b.fleet.Nodes(ctx); b.total == 0 || b.done < b.total { // 0: they could not be counted
 		return false
 	}
 	generation, active := b.fleet.Objects()

@@ -110,6 +110,13 @@ func (l *library) passed(b *Book, node string, p Pass) {
 	}
 }
 
+func (l *library) forget(b *Book, node string) {
+	l.Helper()
+	if err := b.Forget(l.Context(), node); err != nil {
+		l.Fatal(err)
+	}
+}
+
 // stored returns the record that a new process reads.
 func (l *library) stored() *Record {
 	l.Helper()
@@ -266,8 +273,8 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 	t.Run("ADeletedNode", func(t *testing.T) {
 		l, b, pass, _ := start(t)
 		l.passed(b, "n1", pass)
-		b.Forget("n1")
-		b.Forget("n1")
+		l.forget(b, "n1")
+		l.forget(b, "n1")
 		l.passed(b, "n2", pass)
 		if l.stored().Whole {
 			t.Error("a deleted node counts")
@@ -275,6 +282,39 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		l.passed(b, "n3", pass)
 		if !l.stored().Whole {
 			t.Error("the record is not rebuilt")
+		}
+	})
+	t.Run("TheNodeThatIsWaitedForIsDeleted", func(t *testing.T) {
+		l, b, pass, _ := start(t)
+		l.passed(b, "n1", pass)
+		l.nodes = 1
+		l.forget(b, "n2")
+		if !l.stored().Whole {
+			t.Error("the record is not rebuilt")
+		}
+	})
+	t.Run("AFleetThatShrinks", func(t *testing.T) {
+		l, b, pass, id := start(t)
+		l.passed(b, "n1", pass)
+		l.passed(b, "n2", pass)
+		l.nodes = 1
+		l.forget(b, "n2")
+		l.generation, pass.Generation = 2, 2
+		edited := giver(id)
+		edited.Print = "2"
+		l.active[id] = edited
+		l.cover(b, "n1", Gave{Giver: edited, Key: record.KeyOf(keys.Label, prefix+"now")})
+		l.passed(b, "n1", pass)
+		if e := l.stored().Objects[id]; e == nil || e.Rolled != "2" {
+			t.Errorf("all nodes have the edited object, and the record of it is %+v: after a restart, the edit explains every removal", e)
+		}
+	})
+	t.Run("NodesThatCannotBeCounted", func(t *testing.T) {
+		l, b, pass, _ := start(t)
+		l.nodes = 0
+		l.passed(b, "n1", pass)
+		if l.stored().Whole {
+			t.Error("the record is rebuilt although it is unknown which nodes there are")
 		}
 	})
 	t.Run("ANodeThatIsCreated", func(t *testing.T) {
