@@ -75,7 +75,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		stats:       opt.Stats,
 		rules:       opt.Rules,
 		withholding: opt.Withholding,
-		keeper:      keeper{client: mgr.GetClient(), store: opt.Store},
+		keeper:      keeper{live: mgr.GetAPIReader(), store: opt.Store},
 	}
 	countConditions(mgr.GetClient())
 	return ctrl.NewControllerManagedBy(mgr).

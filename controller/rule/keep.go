@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,8 +22,8 @@ const maxKeptTogether = 512 << 10
 
 // keeper stores results in the ConfigMap. It is safe for concurrent use.
 type keeper struct {
-	client client.Client
-	store  *provenance.Store
+	live  client.Reader // reads from the API server
+	store *provenance.Store
 
 	mu   sync.Mutex
 	read int               // number of the last read of the store; 0: must be read
@@ -80,14 +81,20 @@ func (k *keeper) load(ctx context.Context) error {
 		k.have[object], k.size[object] = version, len(data)
 	}
 	k.read = read
-	return k.sweep(ctx)
+	if err := k.sweep(ctx); err != nil {
+		k.read = 0 // again with the next call
+		return err
+	}
+	return nil
 }
 
-// sweep deletes the results of objects that were deleted while no manager was running.
+// sweep deletes the results of objects that were deleted while no manager was running. That an object is absent from a cache is no
+// evidence: without its result, the object would lose its outputs at the next start.
 func (k *keeper) sweep(ctx context.Context) error {
 	for _, object := range slices.Sorted(maps.Keys(k.have)) {
-		var r nfdv1alpha1.NodeFeatureRule
-		err := k.client.Get(ctx, client.ObjectKey{Name: object}, &r, client.UnsafeDisableDeepCopy)
+		var r metav1.PartialObjectMetadata
+		r.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeatureRule"))
+		err := k.live.Get(ctx, client.ObjectKey{Name: object}, &r)
 		if err == nil {
 			continue
 		}

@@ -47,10 +47,13 @@ type reporter struct {
 func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var obj nfdv1alpha1.NodeFeatureRule
 	if err := s.client.Get(ctx, req.NamespacedName, &obj); err != nil {
-		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, s.keeper.keep(ctx, req.Name, nil)
+		switch {
+		case !apierrors.IsNotFound(err):
+			return ctrl.Result{}, err
+		case s.rules.Object(req.Name) != nil:
+			return ctrl.Result{}, nil // only the cache lacks it; its deletion would be confirmed, which enqueues it again
 		}
-		return ctrl.Result{}, err
+		return ctrl.Result{}, s.keeper.keep(ctx, req.Name, nil)
 	}
 	known := s.rules.Object(obj.Name)
 	if known == nil || known.Generation != obj.Generation || known.UID != obj.UID {
