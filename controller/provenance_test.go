@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -360,4 +362,71 @@ func TestAPublisherMissingInTheFirstListIsNotGone(t *testing.T) {
 	change(w, vendor, func(f *nfdv1alpha1.NodeFeature) { f.Annotations = M{"example.com/touched": "1"} })
 	w.labels("n1", M{"a": "1", "marker": "1"})
 	h.always(w, feature+"a")
+}
+
+// TestANamespaceMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks the namespace of a tenant whose NodeFeatures
+// count because of a label of the namespace.
+func TestANamespaceMissingInTheFirstListIsNotGone(t *testing.T) {
+	w := newWorld(t)
+	tenant := testkit.Namespace(t, w)
+	trusted := func(c *controller.Config) {
+		c.Sources.Namespaces = labels.SelectorFromSet(labels.Set{"kubernetes.io/metadata.name": tenant})
+	}
+	for _, name := range []string{"n1", "n2"} {
+		w.node(name)
+		w.publish(w.namespace, name, name, nil, nil)
+	}
+	w.publish(tenant, "vendor", "n1", M{"a": "1"}, nil)
+	copied := w.rule("copy", copies)
+	m := w.start(trusted)
+	w.labels("n1", M{"a": "1"})
+	w.recorded("", copied)
+	m.stop()
+
+	h := w.record("n1")
+	m = w.startWith(leaving("namespaces", tenant), trusted)
+	w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
+	w.labels("n2", M{"marker": "1"})
+	testkit.Eventually(t, "the API server is asked", func(context.Context) error {
+		if len(m.requests("GET /api/v1/namespaces/"+tenant)) == 0 {
+			return fmt.Errorf("it is not: %v", m.requests("namespaces"))
+		}
+		return nil
+	})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	change(w, ns, func(n *corev1.Namespace) { n.Annotations = M{"example.com/touched": "1"} })
+	w.labels("n1", M{"a": "1", "marker": "1"})
+	h.always(w, feature+"a")
+}
+
+// TestBuiltInRulesWithErrorsAtTheStartAreNotGone restarts the controller while a file of built-in rules has errors.
+func TestBuiltInRulesWithErrorsAtTheStartAreNotGone(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.publish(w.namespace, "n1", "n1", nil, nil)
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	write := func(labels string) {
+		t.Helper()
+		text := "{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: policy}, spec: {rules: [{name: r, labels: " + labels + "}]}}"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builtIn := func(c *controller.Config) { c.BuiltInRules = filepath.Dir(file) }
+	write(`{owner: platform}`)
+	m := w.start(builtIn)
+	w.labels("n1", M{"owner": "platform"})
+	policy := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "builtin:policy", UID: "builtin:policy"}}
+	w.recorded("", policy)
+	m.stop()
+
+	write(`{owner: [platform}`)
+	h := w.record("n1")
+	w.start(builtIn)
+	w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
+	w.labels("n1", M{"owner": "platform", "marker": "1"})
+	w.event("n1", "RemovalHeld", "owner")
+	h.always(w, feature+"owner")
+	write(`{team: platform}`)
+	w.labels("n1", M{"owner": "", "team": "platform"})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,6 +71,9 @@ func (r *Rules) BuiltIn() *directory.Directory { return r.builtIn }
 func (r *Rules) Object(name string) *assembly.Object {
 	if o, ok := r.objects.Load(name); ok {
 		return o.(*assembly.Object)
+	}
+	if strings.HasPrefix(name, directory.Prefix) && r.builtIn != nil {
+		return r.builtIn.Lost(name)
 	}
 	return nil
 }

@@ -7,10 +7,12 @@ package directory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -47,6 +49,20 @@ func (d *Directory) State() (latest, inForce *Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.latest, d.inForce
+}
+
+// Lost returns the state of a built-in object that is not active while the directory has errors: it is unknown whether it is still in the
+// directory. Nil means that it is not, or that it is active. A directory with errors replaces no rules, but a process that starts with it has
+// no others.
+func (d *Directory) Lost(name string) *assembly.Object {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.latest.Problems) == 0 || slices.ContainsFunc(d.inForce.Objects, func(o Object) bool { return o.set.Name == name }) {
+		return nil
+	}
+	return &assembly.Object{UID: types.UID(name), Unresolved: &assembly.Error{
+		Reason: "BuiltInRulesInvalid", Message: "the directory of built-in rules has errors: " + d.latest.Problems[0],
+	}}
 }
 
 // Changed returns a channel that receives an element when the state may have changed. It supports one reader.

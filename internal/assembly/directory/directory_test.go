@@ -116,3 +116,26 @@ func TestLastGoodRulesStay(t *testing.T) {
 	}
 	step("directory gone", nil, []string{"builtin:next"}, 1)
 }
+
+// TestAnObjectIsLostOnlyWithoutErrors: a process that starts with a directory with errors does not know which objects the administrator has
+// removed.
+func TestAnObjectIsLostOnlyWithoutErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		files   map[string]string
+		unknown bool
+	}{
+		"Removed":       {map[string]string{"a.yaml": strings.Replace(good, "policy", "other", 1)}, false},
+		"Active":        {map[string]string{"a.yaml": good, "b.yaml": "kind: ["}, false},
+		"InBrokenFile":  {map[string]string{"a.yaml": "kind: ["}, true},
+		"BesideABroken": {map[string]string{"a.yaml": strings.Replace(good, "policy", "other", 1), "b.yaml": "kind: ["}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, test.files)
+			o := New(dir, assembly.NewRegistry(rules.Options{})).Lost(Prefix + "policy")
+			if unknown := o != nil && string(o.UID) == Prefix+"policy" && !o.Settled(); unknown != test.unknown {
+				t.Errorf("it is unknown whether the object is gone: %t, want %t", unknown, test.unknown)
+			}
+		})
+	}
+}
