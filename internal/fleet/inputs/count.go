@@ -35,17 +35,20 @@ func (n *Nodes) list(ctx context.Context, node *corev1.Node) (out gather.Selecti
 	return out, left, err
 }
 
-// counts reports whether a NodeFeature that names the Node counts for it.
+// counts reports whether a NodeFeature that names the Node counts for it, according to the API server: a cache that lacks a namespace is no
+// evidence that its NodeFeatures do not count.
 func (n *Nodes) counts(ctx context.Context, f gather.Published, node *corev1.Node) (bool, error) {
-	why, err := n.opt.Policy.Ignores(f, gather.Stored(node), n.namespaces(ctx))
+	why, err := n.opt.Policy.Ignores(f, gather.Stored(node), labelsOf(ctx, n.opt.Live))
 	return why == "", err
 }
 
 // namespaces returns a function that reads the labels of namespaces from the cache.
-func (n *Nodes) namespaces(ctx context.Context) gather.Namespaces {
+func (n *Nodes) namespaces(ctx context.Context) gather.Namespaces { return labelsOf(ctx, n.cached) }
+
+func labelsOf(ctx context.Context, from client.Reader) gather.Namespaces {
 	return func(name string) (map[string]string, bool, error) {
 		ns := Namespace()
-		err := n.cached.Get(ctx, client.ObjectKey{Name: name}, ns)
+		err := from.Get(ctx, client.ObjectKey{Name: name}, ns)
 		return ns.Labels, err == nil, client.IgnoreNotFound(err)
 	}
 }
