@@ -54,6 +54,7 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 			continue
 		}
 		logf.FromContext(ctx).Error(left.Err, "Ignoring invalid NodeFeature", "object", left.Object.Publisher())
+		r.events.Eventf(node, corev1.EventTypeWarning, "NodeFeatureInvalid", "NodeFeature %s cannot be read: %v", left.Object.Publisher(), left.Err)
 	}
 	if over > 0 {
 		logf.FromContext(ctx).Info("Ignoring NodeFeatures over the budget", "number", over, "reason", why.Error())

@@ -99,7 +99,7 @@ type State struct {
 	// Held is how much longer the features of the worker's deleted object count; 0: the object exists, or does not count any more.
 	Held time.Duration
 	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back while Held
-	// lasts, or it names feature sets that are missing.
+	// lasts, or it cannot be read, as long as it names feature sets that are missing.
 	Blind bool
 	// Devices are the devices of DRA drivers.
 	Devices devices.State
@@ -202,7 +202,7 @@ func (n *Nodes) hold(m *memory, s *State) {
 	if m.lostAt.IsZero() {
 		m.lostAt = n.opt.Clock.Now()
 	}
-	if n.incomplete(s.LeftOut) { // it is there: this has no time limit
+	if n.LeftOutOwn(*s) != nil { // it is there, and only its content is unknown: this has no time limit
 		m.lostAt = time.Time{}
 		n.addLast(m, s, true)
 		return
@@ -246,11 +246,6 @@ func (n *Nodes) takeLast(m *memory) (last *nodefeature.NodeFeature) {
 	defer n.mu.Unlock()
 	last, m.last = m.last, nil
 	return last
-}
-
-// incomplete reports whether the worker's object names feature sets that are missing, and was never complete.
-func (n *Nodes) incomplete(left []LeftOut) bool {
-	return slices.ContainsFunc(left, func(l LeftOut) bool { return n.own(l.Object) && featuresets.IsMissing(l.Err) })
 }
 
 // LeftOutOwn returns why the object of the node's worker is left out; nil: it is not.

@@ -435,9 +435,9 @@ func TestWatchFailsWithItsCache(t *testing.T) {
 	}
 }
 
-// TestAnObjectWithoutItsSetsIsUnknown: what a worker published is unknown while the sets that its object names are missing, without a
-// time limit; an object that cannot be read is known to be wrong.
-func TestAnObjectWithoutItsSetsIsUnknown(t *testing.T) {
+// TestAnObjectThatCannotBeReadIsUnknown: what a worker published is unknown while its object cannot be read, or while the sets that it names
+// are missing, without a time limit.
+func TestAnObjectThatCannotBeReadIsUnknown(t *testing.T) {
 	missing := &featuresets.MissingError{Sets: []string{"kernel-1"}}
 	for name, tc := range map[string]struct {
 		object *nodefeature.NodeFeature
@@ -446,7 +446,7 @@ func TestAnObjectWithoutItsSetsIsUnknown(t *testing.T) {
 		held   time.Duration
 	}{
 		"Missing":           {published("own", "n"), missing, true, 0},
-		"Unreadable":        {published("own", "n"), errors.New("not JSON"), true, time.Minute},
+		"Unreadable":        {published("own", "n"), errors.New("not JSON"), true, 0},
 		"MissingOfAnother":  {published("vendor", "x"), missing, true, time.Minute},
 		"UnreadableAnother": {published("vendor", "x"), errors.New("not JSON"), true, time.Minute},
 	} {
@@ -463,4 +463,90 @@ func TestAnObjectWithoutItsSetsIsUnknown(t *testing.T) {
 			t.Errorf("%s: the worker's object is left out because of %v", name, own)
 		}
 	}
+}
+
+// TestAnObjectThatCanNoLongerBeReadCountsAsItWas: the worker's object gets a content that this process cannot read, for example by a newer
+// worker.
+func TestAnObjectThatCanNoLongerBeReadCountsAsItWas(t *testing.T) {
+	cache, clock := inputstest.New(published("own", "n")), clocktesting.NewFakeClock(time.Now())
+	nodes := watched(t, inputs.Options{Grace: time.Minute, Clock: clock}, cache)
+	if _, err := nodes.Of(t.Context(), node("")); err != nil {
+		t.Fatal(err)
+	}
+	broken := published("own", "n")
+	broken.Spec.Features.Err = errors.New("not JSON")
+	cache.Put(broken)
+	for range 2 {
+		s, err := nodes.Of(t.Context(), node(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(s.Features.All()) != 1 || s.Features.All()[0].Spec.Features.Err != nil || s.Blind || s.Held != 0 {
+			t.Errorf("%d objects count, blind %t, held for %s", len(s.Features.All()), s.Blind, s.Held)
+		}
+		clock.Step(time.Hour)
+	}
+	cache.Remove(broken)
+	if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != time.Minute || len(s.Features.All()) != 1 {
+		t.Errorf("after the deletion: %d objects count, held for %s, %v", len(s.Features.All()), s.Held, err)
+	}
+}
+
+// trusting is a fake API server with namespaces.
+type trusting struct {
+	server
+	namespaces map[string]map[string]string // the labels
+}
+
+func (s *trusting) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if key.Namespace != "" {
+		return s.server.Get(ctx, key, into, opts...)
+	}
+	of, ok := s.namespaces[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	into.SetName(key.Name)
+	into.SetLabels(of)
+	return nil
+}
+
+// TestANamespaceThatOnlyTheCacheLacksTakesNothingAway: the NodeFeatures of a namespace cease to count if the API server says so.
+func TestANamespaceThatOnlyTheCacheLacksTakesNothingAway(t *testing.T) {
+	yes := map[string]string{"trusted": "yes"}
+	vendor := inputs.Namespace()
+	vendor.Name, vendor.Labels = "vendor", yes
+	start := func(t *testing.T, cached ...client.Object) (*inputs.Nodes, *inputstest.Cache, *trusting) {
+		api := &trusting{server{features: map[string]bool{"own/n": true, "vendor/x": true}}, map[string]map[string]string{"vendor": yes}}
+		cache := inputstest.New(append(cached, published("own", "n"), published("vendor", "x"))...)
+		return watched(t, inputs.Options{Live: api, Policy: gather.Policy{Namespaces: labels.SelectorFromSet(yes)}}, cache), cache, api
+	}
+	t.Run("Later", func(t *testing.T) {
+		nodes, cache, api := start(t, vendor)
+		if s, err := nodes.Of(t.Context(), node("")); err != nil || len(s.Features.All()) != 2 {
+			t.Fatalf("%d objects count, %v", len(s.Features.All()), err)
+		}
+		cache.Remove(vendor)
+		if _, err := nodes.Of(t.Context(), node("")); !errors.Is(err, inputs.ErrStale) {
+			t.Errorf("error %v: the cache was believed", err)
+		}
+		api.namespaces["vendor"] = nil
+		if s, err := nodes.Of(t.Context(), node("")); err != nil || len(s.Features.All()) != 1 {
+			t.Errorf("without the label, %d objects count, %v", len(s.Features.All()), err)
+		}
+	})
+	t.Run("AtTheStart", func(t *testing.T) {
+		nodes, _, api := start(t)
+		s, err := nodes.Of(t.Context(), node(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes.Confirm(t.Context(), s); !errors.Is(err, inputs.ErrStale) {
+			t.Errorf("error %v: the cache was believed", err)
+		}
+		delete(api.namespaces, "vendor")
+		if err := nodes.Confirm(t.Context(), s); err != nil {
+			t.Errorf("without the namespace: %v", err)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,8 +60,8 @@ func (n *Nodes) read(ctx context.Context, s State, f *nodefeature.NodeFeature) (
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return gather.Published{}, err
-	case err != nil && s.Held > 0 && f == s.Own:
-		return f.Published(), nil // it was deleted, and counts for a while as it was last seen
+	case f == s.Own && (err != nil && s.Held > 0 || err == nil && n.unreadable(s, live.GetResourceVersion())):
+		return f.Published(), nil // it was deleted or cannot be read, and counts as it was last seen
 	case err != nil || live.GetResourceVersion() != f.ResourceVersion:
 		return gather.Published{}, ErrStale
 	}
@@ -78,6 +79,11 @@ func (n *Nodes) read(ctx context.Context, s State, f *nodefeature.NodeFeature) (
 	p := gather.Describe(&object)
 	p.Facts, p.Labels = facts.New(&object.Spec.Features, nil), object.Spec.Labels
 	return p, nil
+}
+
+// unreadable reports whether this version of the worker's object is left out.
+func (n *Nodes) unreadable(s State, version string) bool {
+	return slices.ContainsFunc(s.LeftOut, func(l LeftOut) bool { return n.own(l.Object) && l.Object.ResourceVersion == version })
 }
 
 // complete adds the encoded instances and the feature sets of a NodeFeature to its features. What it has itself wins.

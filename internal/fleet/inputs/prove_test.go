@@ -111,17 +111,23 @@ func TestProveNeedsTheSameVersions(t *testing.T) {
 	object := metav1.ObjectMeta{Namespace: "assay", Name: "n", ResourceVersion: "7", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"}}
 	newer := object
 	newer.ResourceVersion = "8"
+	other := newer
+	other.Namespace = "vendor"
 	cached := &nodefeature.NodeFeature{ObjectMeta: object}
 	for name, tc := range map[string]struct {
-		live *nfdv1alpha1.NodeFeature
-		held bool
-		want error
+		live       *nfdv1alpha1.NodeFeature
+		held       bool
+		unreadable *nodefeature.NodeFeature
+		want       error
 	}{
-		"Same":           {&nfdv1alpha1.NodeFeature{ObjectMeta: object}, false, nil},
-		"Newer":          {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, false, inputs.ErrStale},
-		"Deleted":        {nil, false, inputs.ErrStale},
-		"DeletedAndHeld": {nil, true, nil},
-		"CreatedAndHeld": {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, true, inputs.ErrStale},
+		"Same":            {&nfdv1alpha1.NodeFeature{ObjectMeta: object}, false, nil, nil},
+		"Newer":           {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, false, nil, inputs.ErrStale},
+		"Deleted":         {nil, false, nil, inputs.ErrStale},
+		"DeletedAndHeld":  {nil, true, nil, nil},
+		"CreatedAndHeld":  {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, true, nil, inputs.ErrStale},
+		"Unreadable":      {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, false, &nodefeature.NodeFeature{ObjectMeta: newer}, nil},
+		"NoLongerSo":      {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, false, &nodefeature.NodeFeature{ObjectMeta: object}, inputs.ErrStale},
+		"UnreadableOther": {&nfdv1alpha1.NodeFeature{ObjectMeta: newer}, false, &nodefeature.NodeFeature{ObjectMeta: other}, inputs.ErrStale},
 	} {
 		live := &contents{features: map[string]*nfdv1alpha1.NodeFeature{}}
 		if tc.live != nil {
@@ -130,6 +136,9 @@ func TestProveNeedsTheSameVersions(t *testing.T) {
 		state := inputs.State{Node: &corev1.Node{}, Features: selected(cached), Own: cached}
 		if tc.held {
 			state.Held = time.Minute
+		}
+		if tc.unreadable != nil {
+			state.LeftOut = []inputs.LeftOut{{Object: tc.unreadable, Err: errors.New("not JSON")}}
 		}
 		if _, err := inputs.New(inputs.Options{Policy: gather.Policy{Namespace: "assay"}, Live: live}).Prove(t.Context(), state); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
