@@ -41,6 +41,9 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 		"NoError":          {nil, both, nil},
 		"NoErrorOfTheAPI":  {errors.New("v.io/a"), both, nil},
 		"NamesAnotherNode": {invalid("v.io/x"), plan.Desired{Labels: M{"v.io/a": "1"}}, nil},
+		"NamesALongerKey":  {invalid("v.io/a.b is not allowed."), plan.Desired{Labels: M{"v.io/a": "1", "v.io/a.b": "1"}}, []string{"v.io/a.b"}},
+		"EndsASentence":    {invalid("not allowed: v.io/a."), both, []string{"v.io/a"}},
+		"NamesAPath":       {invalid("status.capacity.v.io/r"), both, []string{"v.io/r"}},
 	} {
 		p := plan.Compute(plan.State{}, tc.want, plan.Policy{})
 		var got []string

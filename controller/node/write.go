@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,21 +124,37 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	if err == nil || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return nil
 	}
-	named, resources := map[string]bool{}, false
+	named, contained, resources := map[string]bool{}, map[string]bool{}, false
 	text := err.Error()
+	whole := words(text)
 	for _, s := range p.Steps {
 		resources = resources || s.Kind == keys.Resource
-		if strings.Contains(text, s.Key) {
+		if whole[s.Key] {
 			named[s.Key] = true
+		} else if strings.Contains(text, s.Key) {
+			contained[s.Key] = true
 		}
 	}
 	switch {
-	case len(named) > 0:
+	case len(named) > 0: // a key can be a part of another one
 		return func(s plan.Step) bool { return named[s.Key] }
+	case len(contained) > 0:
+		return func(s plan.Step) bool { return contained[s.Key] }
 	case resources:
 		return func(s plan.Step) bool { return s.Kind == keys.Resource }
 	}
 	return nil
+}
+
+// words returns the parts of a message that can be keys.
+func words(message string) map[string]bool {
+	out := map[string]bool{}
+	for _, word := range strings.FieldsFunc(message, func(c rune) bool {
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_./", c)
+	}) {
+		out[strings.Trim(word, "-_./")] = true // of the end of a sentence
+	}
+	return out
 }
 
 // noteRefused records values that the API server rejects.
