@@ -3,6 +3,7 @@ package compile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -83,10 +84,7 @@ func (s *start) onDelete(ctx context.Context, kind client.Object, ruleName func(
 // assembleAll compiles all existing objects.
 func (s *start) assembleAll(ctx context.Context) {
 	var list nfdv1alpha1.NodeFeatureRuleList
-	if err := s.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list rules") // the cache is already filled
-		return
-	}
+	s.list(ctx, &list)
 	slices.SortFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int { return assembly.OldestFirst(&a, &b) })
 	for i := range list.Items {
 		s.assemble(ctx, list.Items[i].Name)
@@ -94,48 +92,54 @@ func (s *start) assembleAll(ctx context.Context) {
 	if s.baselines {
 		s.assembleBaselines(ctx)
 	}
-	if !s.rules.Materializes() {
-		return
-	}
-	for _, name := range s.requests(ctx) {
-		s.assemble(ctx, name)
+	if s.rules.Materializes() {
+		for _, name := range s.requests(ctx) {
+			s.assemble(ctx, name)
+		}
 	}
 }
 
 func (s *start) assembleBaselines(ctx context.Context) {
 	var list assayv1alpha1.NodeBaselineList
-	if err := s.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list baselines") // the cache has been filled before
-		return
-	}
+	s.list(ctx, &list)
 	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeBaseline) int { return assembly.OldestFirst(&a, &b) })
 	for i := range list.Items {
 		s.assemble(ctx, baseline.RuleName(list.Items[i].Name))
 	}
 }
 
+// list lists the objects of a kind in the cache.
+func (s *start) list(ctx context.Context, into client.ObjectList) {
+	untilDone(ctx, fmt.Sprintf("%T", into), func() error { return s.cache.List(ctx, into, client.UnsafeDisableDeepCopy) })
+}
+
 // requests returns the rules of the requests that have a place.
-func (s *start) requests(ctx context.Context) []string {
-	release, err := s.rules.turn.Take(ctx)
-	if err != nil {
-		return nil // stopped
-	}
-	defer release()
-	names, err := s.rules.loadRequests(ctx)
-	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list requests") // the cache has been filled before
-	}
+func (s *start) requests(ctx context.Context) (names []string) {
+	untilDone(ctx, "NodeFeatureRequests", func() error {
+		release, err := s.rules.turn.Take(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		names, err = s.rules.loadRequests(ctx)
+		return err
+	})
 	return names
 }
 
-// assemble retries until the state of the object is known: while the API server does not answer, nothing is decided.
+// assemble compiles an object.
 func (s *start) assemble(ctx context.Context, name string) {
+	untilDone(ctx, name, func() error { return s.rules.refresh(ctx, name) })
+}
+
+// untilDone repeats what fails until it succeeds or the context ends: while the API server does not answer, nothing is decided.
+func untilDone(ctx context.Context, what string, f func() error) {
 	for ctx.Err() == nil {
-		err := s.rules.refresh(ctx, name)
-		if err == nil {
+		err := f()
+		if err == nil || ctx.Err() != nil {
 			return
 		}
-		logf.FromContext(ctx).Error(err, "Cannot compile rules; retrying", "object", name)
+		logf.FromContext(ctx).Error(err, "Cannot compile rules; retrying", "object", what)
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryStart):
