@@ -117,11 +117,24 @@ func (s *Source) Derive(ctx context.Context, h host.Host, found *nfdv1alpha1.Fea
 func (s *Source) read(h host.Host) ([]Document, []error) {
 	var problems []error
 	var docs []Document
+	// failed reports a file or directory that cannot be read, and keeps what it contained last, as long as it exists.
+	failed := func(path string, err error) {
+		problems = append(problems, err)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, host.ErrTooLarge) {
+			return
+		}
+		for _, d := range s.docs {
+			if d.Origin == "/"+path || strings.HasPrefix(d.Origin, "/"+path+"/") {
+				docs = append(docs, d)
+			}
+		}
+	}
 	var visit func(dir string, depth int)
 	visit = func(dir string, depth int) {
 		names, err := h.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, err)
+			failed(dir, err)
+			return
 		}
 		for _, name := range names {
 			if strings.HasPrefix(name, ".") || len(docs) == MaxFiles {
@@ -131,7 +144,7 @@ func (s *Source) read(h host.Host) ([]Document, []error) {
 			info, err := h.Stat(path)
 			switch {
 			case err != nil:
-				problems = append(problems, err)
+				failed(path, err)
 			case info.IsDir() && depth == 0:
 				visit(path, depth+1)
 			case info.Mode().IsRegular():
@@ -140,7 +153,7 @@ func (s *Source) read(h host.Host) ([]Document, []error) {
 					err = &fs.PathError{Op: "read", Path: "/" + path, Err: host.ErrTooLarge}
 				}
 				if err != nil {
-					problems = append(problems, err)
+					failed(path, err)
 					continue
 				}
 				docs = append(docs, Document{Origin: "/" + path, Data: data})

@@ -73,3 +73,44 @@ func TestRulesAreCompiledInOrderAndOnlyWhenTheyChange(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestRulesThatCannotBeReadStay replaces a file and a directory, once read, by links to themselves.
+func TestRulesThatCannotBeReadStay(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "custom.d/a", "[]")
+	write(t, root, "custom.d/b/rules.yaml", "[]")
+	write(t, root, "custom.d/c", "[]")
+	e := &engine{}
+	s := New(Config{Directory: "custom.d"}, e)
+	h := host.Real(host.Paths{Root: root})
+	found := discovery.NewResult().Features
+	step := func(problems int) {
+		t.Helper()
+		r, err := s.Derive(t.Context(), h, &found)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Problems) != 1+problems { // one is that of the engine
+			t.Errorf("problems = %v", r.Problems)
+		}
+	}
+	step(0)
+	for _, name := range []string{"a", "b"} {
+		path := filepath.Join(root, "custom.d", name)
+		if err := errors.Join(os.RemoveAll(path), os.Symlink(name, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(2)
+	step(2)
+	if len(e.compiled) != 1 {
+		t.Errorf("compiled %v: the rules were lost", e.compiled[1:])
+	}
+	if err := os.RemoveAll(filepath.Join(root, "custom.d", "b")); err != nil {
+		t.Fatal(err)
+	}
+	step(1)
+	if diff := cmp.Diff([]string{"static rules", "/custom.d/a", "/custom.d/c"}, e.compiled[len(e.compiled)-1]); diff != "" {
+		t.Errorf("without the directory (-want +got):\n%s", diff)
+	}
+}

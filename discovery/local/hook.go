@@ -29,21 +29,20 @@ var (
 )
 
 // runHooks runs the executable regular files in the hooks directory, in the order of their names.
-func (s *Source) runHooks(ctx context.Context, out *elements) {
+func (s *Source) runHooks(ctx context.Context, out *elements) error {
 	entries, err := os.ReadDir(s.config.HooksDirectory) // sorted
 	if errors.Is(err, os.ErrNotExist) {
-		return
+		return nil
 	}
 	if err != nil {
-		out.problem(err)
-		return
+		return err
 	}
 	ran := 0
 	for _, entry := range entries {
 		path := filepath.Join(s.config.HooksDirectory, entry.Name())
 		info, err := os.Stat(path)
 		if err != nil {
-			out.problem(err)
+			s.failed(out, path, err)
 			continue
 		}
 		if strings.HasPrefix(entry.Name(), ".") || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
@@ -55,13 +54,14 @@ func (s *Source) runHooks(ctx context.Context, out *elements) {
 		}
 		if ran++; ran > maxHooks {
 			out.problem(fmt.Errorf("%s: only the first %d hooks run", s.config.HooksDirectory, maxHooks))
-			return
+			return nil
 		}
 		s.runHook(ctx, path, out)
 	}
+	return nil
 }
 
-// runHook runs one hook. A hook that fails has no output and does not affect the others.
+// runHook runs one hook. The output of a hook that fails does not count: see failed.
 func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.config.HookTimeout, errTime)
 	defer cancel()
@@ -82,7 +82,7 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		out.problem(fmt.Errorf("hook %s: %w", path, err))
+		s.failed(out, path, fmt.Errorf("hook %s: %w", path, err))
 		return
 	}
 	s.parse(out, path, stdout.buffer.Bytes())

@@ -59,6 +59,8 @@ type Config struct {
 type Source struct {
 	config Config
 	expiry time.Time // when the first line with an expiry time expires; zero if there is none
+	// last is what was read in the last discovery, by path: that of a file that cannot be read now, or of a hook that fails, still counts.
+	last map[string][]byte
 }
 
 // New returns the source.
@@ -90,12 +92,17 @@ func (s *Source) Timeout() time.Duration {
 }
 
 // Discover runs hooks and then reads files, as in NFD, each in the order of their names; the later of two equal names wins. A file
-// that cannot be read is reported as a problem and does not affect the others.
+// that cannot be read, or a hook that fails, is reported as a problem and does not affect the others. What it contained last still counts as
+// long as it exists: a hook that takes too long on a busy machine takes no labels away.
 func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, error) {
-	out := &elements{labels: map[string]string{}, features: map[string]string{}, from: map[string]string{}, now: s.config.Now()}
+	out := &elements{
+		labels: map[string]string{}, features: map[string]string{}, from: map[string]string{}, now: s.config.Now(), read: map[string][]byte{},
+	}
 	result := discovery.NewResult()
 	if s.config.HooksEnabled {
-		s.runHooks(ctx, out)
+		if err := s.runHooks(ctx, out); err != nil {
+			return discovery.Result{}, err
+		}
 	}
 	files := h
 	if s.config.Files != nil {
@@ -108,7 +115,7 @@ func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, e
 	result.Attributes(PlainFeature, out.features)
 	result.Labels = maps.Clone(out.labels)
 	result.Problems = out.problems
-	s.expiry = out.expiry
+	s.expiry, s.last = out.expiry, out.read
 	return result, nil
 }
 
@@ -164,7 +171,7 @@ func (s *Source) readFiles(h host.Host, out *elements) error {
 func (s *Source) readFile(h host.Host, file string, out *elements) {
 	info, err := h.Stat(file)
 	if err != nil {
-		out.problem(err)
+		s.failed(out, "/"+file, err)
 		return
 	}
 	if !info.Mode().IsRegular() {
@@ -178,14 +185,25 @@ func (s *Source) readFile(h host.Host, file string, out *elements) {
 		out.problem(fmt.Errorf("/%s: %s: any of these users can set labels of this node", file, why))
 	}
 	data, err := h.ReadPrefix(file, MaxFileSize+1)
-	if err == nil && len(data) > MaxFileSize {
-		err = fmt.Errorf("/%s: %w of %d bytes; ignored", file, host.ErrTooLarge, MaxFileSize)
+	switch {
+	case err != nil:
+		s.failed(out, "/"+file, err)
+	case len(data) > MaxFileSize:
+		out.problem(fmt.Errorf("/%s: %w of %d bytes; ignored", file, host.ErrTooLarge, MaxFileSize))
+	default:
+		s.parse(out, "/"+file, data)
 	}
-	if err != nil {
+}
+
+// failed reports a file that cannot be read or a hook that fails, and parses what it contained last.
+func (s *Source) failed(out *elements, origin string, err error) {
+	last, known := s.last[origin]
+	if !known || errors.Is(err, fs.ErrNotExist) {
 		out.problem(err)
 		return
 	}
-	s.parse(out, "/"+file, data)
+	out.problem(fmt.Errorf("%w; what it contained last is kept", err))
+	s.parse(out, origin, last)
 }
 
 // parse parses a file, or the output of a hook, and drops names that the file must not set.
@@ -199,6 +217,7 @@ func (s *Source) parse(out *elements, origin string, data []byte) {
 			}
 		}
 	}
+	out.read[origin] = data
 	out.parse(origin, data)
 }
 

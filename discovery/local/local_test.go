@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -218,6 +219,57 @@ func TestHooks(t *testing.T) {
 	if diff := cmp.Diff([]string{"a-good: said"}, said); diff != "" {
 		t.Errorf("stderr: %s", diff)
 	}
+}
+
+// TestWhatFailsKeepsWhatItContained lets a hook and a file fail after they were read once.
+func TestWhatFailsKeepsWhatItContained(t *testing.T) {
+	root := t.TempDir()
+	state, file := filepath.Join(root, "state"), filepath.Join(root, "features.d", "f")
+	dir := hooks(t, map[string]string{"a": "cat " + state})
+	write := func(path, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(path), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(path string) {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := noon
+	s := New(Config{Directory: "features.d", HooksEnabled: true, HooksDirectory: dir, Now: func() time.Time { return now }})
+	step := func(what string, want map[string]string, problems int) {
+		t.Helper()
+		r, err := s.Discover(t.Context(), host.Real(host.Paths{Root: root}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, r.Labels); diff != "" || len(r.Problems) != problems {
+			t.Errorf("%s: problems %v, labels (-want +got):\n%s", what, r.Problems, diff)
+		}
+	}
+	step("the hook fails the first time", map[string]string{}, 1)
+	write(state, "hook=1")
+	write(file, "file=1\n# +expiry-time=2026-01-01T13:00:00Z\nexpires=1")
+	step("both are good", map[string]string{"hook": "1", "file": "1", "expires": "1"}, 0)
+	remove(state)
+	remove(file)
+	if err := os.Symlink("f", file); err != nil { // it exists, and cannot be read
+		t.Fatal(err)
+	}
+	for range 2 {
+		step("both fail", map[string]string{"hook": "1", "file": "1", "expires": "1"}, 2)
+	}
+	now = noon.Add(2 * time.Hour)
+	step("both fail after the time of a line", map[string]string{"hook": "1", "file": "1"}, 2)
+	write(state, "hook=2")
+	write(file, "file=2")
+	step("both are good again", map[string]string{"hook": "2", "file": "2"}, 0)
+	remove(filepath.Join(dir, "a"))
+	remove(file)
+	step("both are deleted", map[string]string{}, 0)
 }
 
 func TestHooksAreOffByDefault(t *testing.T) {

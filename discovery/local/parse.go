@@ -16,7 +16,8 @@ type elements struct {
 	prefixes         []string          // of the names that this file can set; nil: all
 	problems         []error
 	now              time.Time
-	expiry           time.Time // the earliest expiry time of the current lines; zero if none expires
+	expiry           time.Time         // the earliest expiry time of the current lines; zero if none expires
+	read             map[string][]byte // what was parsed, by path
 }
 
 func (e *elements) problem(err error) { e.problems = append(e.problems, err) }
