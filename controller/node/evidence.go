@@ -120,7 +120,7 @@ func wanted(o *rules.Outcome, s plan.Step) (value string, ok bool) {
 	case keys.Condition:
 		value, ok = o.NodeConditions()[s.Key]
 	case keys.Taint:
-		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return plan.TaintKey(t) == s.Key })
+		i := slices.IndexFunc(o.Taints(), func(t corev1.Taint) bool { return keys.TaintName(t) == s.Key })
 		if ok = i >= 0; ok {
 			value = o.Taints()[i].Value
 		}

@@ -118,7 +118,8 @@ func (p *Policy) Taint(t corev1.Taint) Verdict {
 	return refuse(v.Key, BadValue, fmt.Sprintf("invalid taint effect %q", t.Effect), adviseEffect(t.Effect))
 }
 
-// TaintName returns the name of a taint among the outputs of rules: KEY:EFFECT. Taints with the same name replace each other.
+// TaintName returns the name of a taint among the outputs of rules: KEY:EFFECT. Taints with the same name replace each other: a Node has at
+// most one for each key and effect.
 func TaintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // TaintKey checks the key of a taint whose value is not known yet. A taint never gets the default namespace, because pods tolerate

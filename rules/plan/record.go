@@ -118,10 +118,10 @@ func (p Policy) Given(state State) Desired {
 	pick(d.ExtendedResources, keys.Resource, p.Record.Resources(), resources(state))
 	owned := map[string]bool{}
 	for _, t := range ParseTaints(state.Annotations[p.Record.Taints()]) {
-		owned[TaintKey(t)] = p.mayOwn(keys.Taint, t.Key)
+		owned[keys.TaintName(t)] = p.mayOwn(keys.Taint, t.Key)
 	}
 	for _, t := range state.Taints {
-		if owned[TaintKey(t)] {
+		if owned[keys.TaintName(t)] {
 			d.Taints = append(d.Taints, t)
 		}
 	}
@@ -173,7 +173,7 @@ func (p *Plan) recordInto(out map[string]*string, annotation, value string) {
 func (p *Plan) taintRecordAfter() string {
 	var list []string
 	for _, t := range p.taintsAfter() {
-		if p.owned[keys.Taint][TaintKey(t)] {
+		if p.owned[keys.Taint][keys.TaintName(t)] {
 			list = append(list, FormatTaint(t))
 		}
 	}

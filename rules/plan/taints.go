@@ -9,9 +9,6 @@ import (
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// TaintKey identifies a taint: a Node has at most one taint per key and effect.
-func TaintKey(t corev1.Taint) string { return keys.TaintName(t) }
-
 // compareTaints plans the taints. The record lists key=value:effect, as in NFD.
 func (p *Plan) compareTaints(want []corev1.Taint) {
 	if !p.policy.Taints {
@@ -20,16 +17,16 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 	owned := map[string]corev1.Taint{}
 	for _, t := range ParseTaints(p.state.Annotations[p.policy.Record.Taints()]) {
 		if p.policy.mayOwn(keys.Taint, t.Key) {
-			owned[TaintKey(t)] = t
+			owned[keys.TaintName(t)] = t
 		}
 	}
 	have := map[string]corev1.Taint{}
 	for _, t := range p.state.Taints {
-		have[TaintKey(t)] = t
+		have[keys.TaintName(t)] = t
 	}
 	wanted := map[string]bool{}
 	for _, t := range want {
-		key := TaintKey(t)
+		key := keys.TaintName(t)
 		if wanted[key] {
 			continue
 		}
@@ -72,7 +69,7 @@ func (p *Plan) WithoutTaint(key string) *Plan {
 	out := p.with(slices.Clone(p.Steps))
 	for _, t := range p.state.Taints {
 		if t.Key == key {
-			out.Steps = append(out.Steps, Step{Kind: keys.Taint, Op: Remove, Key: TaintKey(t), Old: t.Value, Mark: true, Foreign: true, taint: t})
+			out.Steps = append(out.Steps, Step{Kind: keys.Taint, Op: Remove, Key: keys.TaintName(t), Old: t.Value, Mark: true, Foreign: true, taint: t})
 		}
 	}
 	slices.SortFunc(out.Steps, compareSteps)
@@ -89,7 +86,7 @@ func (p *Plan) taintsAfter() []corev1.Taint {
 	}
 	out := make([]corev1.Taint, 0, len(p.state.Taints)+len(steps))
 	for _, t := range p.state.Taints {
-		s, ok := steps[TaintKey(t)]
+		s, ok := steps[keys.TaintName(t)]
 		switch {
 		case ok && s.Op == Remove:
 			continue

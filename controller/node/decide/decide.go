@@ -235,7 +235,7 @@ func (p *Pass) key(s plan.Step) Key { return p.keys[name(s)] }
 
 // why returns the cause of a step that removes a key.
 func (p *Pass) why(s plan.Step) record.Cause {
-	if fail := p.Settings.FailTaint; s.Kind == keys.Taint && fail != nil && s.Key == plan.TaintKey(*fail) {
+	if fail := p.Settings.FailTaint; s.Kind == keys.Taint && fail != nil && s.Key == keys.TaintName(*fail) {
 		return record.Rules // no rule produces the failure mark: it is removed with the failure
 	}
 	if p.lost(s) {

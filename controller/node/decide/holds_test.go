@@ -236,7 +236,7 @@ func TestANodeThatIsClosedNeedsNoPace(t *testing.T) {
 	if on := s.lossOn(node); on != nil {
 		t.Errorf("a taint of another client counts: %v", on)
 	}
-	if !s.Evicts(plan.Step{Kind: keys.Taint, Op: plan.Add, Key: plan.TaintKey(taint)}) {
+	if !s.Evicts(plan.Step{Kind: keys.Taint, Op: plan.Add, Key: keys.TaintName(taint)}) {
 		t.Error("the taint of lost features is added without a pace")
 	}
 }

@@ -68,7 +68,7 @@ func (s *Settings) takes(step plan.Step) bool { return step.Takes() && !s.switch
 
 // taintsLoss reports whether a step changes the taint of lost features.
 func (s *Settings) taintsLoss(step plan.Step) bool {
-	return s.LossTaint != nil && step.Kind == keys.Taint && step.Key == plan.TaintKey(*s.LossTaint)
+	return s.LossTaint != nil && step.Kind == keys.Taint && step.Key == keys.TaintName(*s.LossTaint)
 }
 
 // lossOn returns the taint of lost features that a node has and the controller owns, nil if there is none.
