@@ -13,6 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/internal/fleet/index"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/podrequirements"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -53,5 +54,34 @@ func TestTheNodeOfEachNewPodIsCheckedWhileLossesTaintNodes(t *testing.T) {
 	w := newWatch(index.New(), podrequirements.New(rules.Options{}), record.NewFakeRecorder(2), Options{Losses: loss.NewTracker(clock.RealClock{})})
 	if w.put(p); !w.dirty["n"] {
 		t.Error("the node is not checked, so that what it has while the pod arrives is not known")
+	}
+}
+
+// A worker publishes without a source that does not answer after a boot: nothing is known to be lost, and a node keeps the taint that it has.
+func TestNothingIsLostBecauseOfASourceThatWasNotRead(t *testing.T) {
+	view := index.New()
+	put := func(features map[string]facts.Feature) {
+		view.Put(index.Node{Input: rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.FromMap(features, nil)}})
+	}
+	put(map[string]facts.Feature{facts.UnreadFeature: {Flags: facts.NewFlags("cpu")}})
+	view.SetSynced()
+	events, losses := record.NewFakeRecorder(2), loss.NewTracker(clock.RealClock{})
+	losses.SetSynced()
+	w := newWatch(view, podrequirements.New(rules.Options{}), events, Options{Losses: losses, Nodes: inputs.New(inputs.Options{})})
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "asks", UID: "1", Annotations: map[string]string{
+		assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.cpuid}]",
+	}}}
+	p.Spec.NodeName = "n"
+	w.put(p)
+	w.look()
+	if len(events.Events) != 0 || !losses.Of("n").Unknown {
+		t.Errorf("%d Events, losses %+v", len(events.Events), losses.Of("n"))
+	}
+	put(nil) // the source has answered
+	w.losses = nil
+	w.touch("n")
+	w.look()
+	if len(events.Events) != 1 {
+		t.Errorf("%d Events after the source has answered, want one", len(events.Events))
 	}
 }
