@@ -92,6 +92,29 @@ func TestWhatAnUnreadSourceFindsIsNotAbsent(t *testing.T) {
 	}
 }
 
+// TestAListOfElementsIsUndecided: a third party publishes some instances, and the worker has not read the source of the others (found by seed 227
+// of the simulator).
+func TestAListOfElementsIsUndecided(t *testing.T) {
+	spec := &nfdv1alpha1.NodeFeatureRuleSpec{Rules: []nfdv1alpha1.Rule{{
+		Name: "r", LabelsTemplate: "{{range .pci.device}}card-{{.slot}}=1\n{{end}}",
+		MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "pci.device", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"slot": {Op: nfdv1alpha1.MatchExists}}}},
+	}}}
+	set, report := rules.CompileSpec("r", spec, rules.Options{})
+	if !report.OK() {
+		t.Fatal(report.Errors)
+	}
+	features := map[string]facts.Feature{facts.UnreadFeature: {Flags: facts.NewFlags("pci")}}
+	of := nfdv1alpha1.Features{Instances: map[string]nfdv1alpha1.InstanceFeatureSet{
+		"pci.device": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"slot": "9"}}}},
+	}}
+	in := rules.Input{Facts: facts.Merge(nil, facts.FromMap(features, nil), facts.New(&of, nil))}
+	o := rules.Link(rules.Options{}, set).Eval(in)
+	const other = "feature.node.kubernetes.io/card-0" // of the worker, before the boot
+	if len(o.Labels()) != 0 || !o.Undecided(keys.Label, other, func(*rules.RuleSet) bool { return false }) {
+		t.Errorf("labels %v; the value of %s is known", o.Labels(), other)
+	}
+}
+
 // TestARequirementOnAnUnreadSourceIsNotMet: pods are not placed on a node because nothing was found there yet, and the reason says so.
 func TestARequirementOnAnUnreadSourceIsNotMet(t *testing.T) {
 	of := func(conditions string) *rules.Requirement {
