@@ -24,7 +24,7 @@ func (f *controllerFlags) register(flags *pflag.FlagSet) {
 	f.ruleFlags.register(flags, forController)
 	flags.BoolVar(&f.leaderElection, "enable-leader-election", false, "elect a leader, so that only one replica writes at a time")
 
-	flags.BoolVar(&f.prune, "prune", false, "remove all labels, annotations, extended resources and taints of this controller from all Nodes, then exit; the command prune also removes NodeFeatures")
+	flags.BoolVar(&f.prune, "prune", false, "remove all labels, annotations, extended resources, taints and conditions of this controller from all Nodes, then exit; the command prune also deletes its objects")
 	retire(flags)
 }
 

@@ -27,7 +27,7 @@ func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	f.ruleFlags.register(flags, forRules) // the controller's flags define how the record on a Node is read
-	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete the workers' NodeFeatures and their NodeFeatureSets")
+	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete NodeFeatures, NodeFeatureSets and NodeResourceTopologies")
 	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }
 
@@ -36,9 +36,10 @@ func newPrune() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove all labels and other outputs of Assay or NFD from all Nodes, and the workers' NodeFeatures",
-		Long: "Remove the labels, annotations, extended resources and taints that Assay or Node Feature Discovery recorded on all Nodes as their\n" +
-			"own, then the record itself, then the NodeFeatures of the workers and their NodeFeatureSets. Nothing else is changed. Stop the\n" +
-			"controller and the workers first; otherwise they write everything again.",
+		Long: "Remove the labels, annotations, extended resources, taints and conditions that Assay or Node Feature Discovery recorded on all Nodes\n" +
+			"as their own, and the record itself. Then delete Assay's Leases and ConfigMaps, NodeShapes, NodeResourceTopologies, and the NodeFeatures\n" +
+			"of the workers with their NodeFeatureSets. Rules and keys of other owners stay. Stop the controller and the workers first; otherwise\n" +
+			"they write everything again.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(ctrl.SetupSignalHandler(), cmd.OutOrStdout())
