@@ -97,3 +97,32 @@ func anchors(text string) []string {
 	}
 	return out
 }
+
+// pageName matches the name of a page, with a heading, in messages, comments and values.
+var pageName = regexp.MustCompile(`\bdocs/((?:design/)?[a-z-]+\.md)(#[a-z0-9_-]+)?`)
+
+// TestPagesThatProgramsNameExist follows the pages that code and the chart name.
+func TestPagesThatProgramsNameExist(t *testing.T) {
+	text, found := "", 0
+	for _, dir := range []string{"../api", "../cmd", "../controller", "../discovery", "../extender", "../internal", "../rules", "../settings", "../webhook"} {
+		text += sources(t, dir)
+	}
+	for _, pattern := range []string{"../charts/assay/*.*", "../charts/assay/templates/*/*", "../charts/assay/files/*/*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text += read(t, file)
+		}
+	}
+	for _, match := range pageName.FindAllStringSubmatch(text, -1) {
+		found++
+		if problem := follow(t, "index.md", "", match[1]+match[2]); problem != "" {
+			t.Errorf("%s: %s", match[0], problem)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d pages are named", found)
+	}
+}
