@@ -28,9 +28,10 @@ type topologyFlags struct {
 	cluster.Flags
 	output string
 
-	local         bool
-	socket        string
-	kubeletConfig string
+	local            bool
+	socket           string
+	kubeletConfig    string
+	kubeletConfigDir string
 }
 
 func newTopology() *cobra.Command {
@@ -52,6 +53,7 @@ Without NODE it lists all nodes. With --local it asks the kubelet of this machin
 	cmd.Flags().BoolVar(&f.local, "local", false, "ask the kubelet of this machine instead of the cluster")
 	cmd.Flags().StringVar(&f.socket, "podresources-socket", podres.DefaultSocket, "the kubelet's pod resources socket (with --local)")
 	cmd.Flags().StringVar(&f.kubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "the kubelet's configuration file (with --local)")
+	cmd.Flags().StringVar(&f.kubeletConfigDir, "kubelet-config-dir", "", "directory of drop-ins of the kubelet's configuration (with --local)")
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(newTopologyWhy(), newTopologyFingerprint())
 	return cmd
@@ -198,7 +200,7 @@ func amount(name string, n int64) string {
 // runLocal reads this machine.
 func (f *topologyFlags) runLocal(cmd *cobra.Command) error {
 	h := host.Real(host.Paths{})
-	kubelet, err := topology.ReadKubelet(f.kubeletConfig, "")
+	kubelet, err := topology.ReadKubelet(f.kubeletConfig, f.kubeletConfigDir)
 	if err != nil {
 		return fmt.Errorf("%w; pass --kubelet-config FILE", err)
 	}
