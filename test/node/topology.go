@@ -149,6 +149,7 @@ func useConfigz(ctx context.Context, s *story) error {
 	}
 	args := append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values(
 		"topology.enabled=true", "topology.kubelet.configz.enabled=true", "topology.kubelet.podResourcesDir="+s.path(diskDir+"/kubelet/pod-resources"),
+		"topology.kubelet.stateDir="+s.path(diskDir+"/kubelet"),
 	)...)
 	if _, err := s.show(ctx, args...); err != nil { // waits until the new pod is ready: it has read the endpoint
 		return err
@@ -257,6 +258,10 @@ func holdResources(ctx context.Context, s *story) error {
 		return fmt.Errorf("with a device plug-in that started late: %w", err)
 	}
 	s.note("the devices of a plug-in that started after the publisher are in its zones")
+	before, err := s.topologyEvents(ctx, "state")
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if _, err := s.showInput(ctx, exclusivePod, "kubectl", "apply", "-f", "-"); err != nil {
 		return err
@@ -265,6 +270,17 @@ func holdResources(ctx context.Context, s *story) error {
 		return fmt.Errorf("with a pod: %w", err)
 	}
 	s.figure("a pod's exclusive CPU is taken from its zone %.1f s after kubectl apply began", time.Since(began).Seconds())
+	err = cluster.WaitFor(ctx, "an event of the kubelet's state directory", func(ctx context.Context) error {
+		now, err := s.topologyEvents(ctx, "state")
+		if err == nil && now <= before {
+			err = fmt.Errorf("%d events", now)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.note("the publisher was notified when the kubelet wrote the state of its CPU manager")
 	if _, err := s.show(ctx, "assay", "topology"); err != nil {
 		return err
 	}
@@ -285,6 +301,27 @@ func holdResources(ctx context.Context, s *story) error {
 		return fmt.Errorf("without the pod: %w", err)
 	}
 	return nil
+}
+
+// topologyEvents returns how many events of a source the publisher of topologies has received.
+func (s *story) topologyEvents(ctx context.Context, source string) (n int, err error) {
+	err = cluster.WaitFor(ctx, "the metrics of the publisher", func(ctx context.Context) error {
+		pod, err := s.Kubectl(ctx, "get", "pod", "-n", namespace, "-l", "app.kubernetes.io/component=topology", "-o", "jsonpath={.items[0].metadata.name}")
+		if err != nil {
+			return err
+		}
+		text, err := s.Kubectl(ctx, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":8085/proxy/metrics")
+		if err != nil {
+			return err
+		}
+		line := lineOf(text, `assay_topology_events_total{source="`+source+`"}`)
+		_, err = fmt.Sscanf(line, `assay_topology_events_total{source="`+source+`"} %d`, &n)
+		if err != nil {
+			return fmt.Errorf("metric %q: %w", line, err)
+		}
+		return nil
+	})
+	return n, err
 }
 
 // registered waits until the device plug-in has registered that often.
