@@ -204,12 +204,13 @@ func TestSchemaRefuses(t *testing.T) {
 // TestTemplatesRefuse has values with which a program would not start, and which the schema cannot express.
 func TestTemplatesRefuse(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
-		"WorkerWhiteList":      {`{worker: {config: {core: {labelWhiteList: "("}}}}`, `worker.config.core.labelWhiteList: invalid regular expression "("`},
-		"WhiteList":            {`{controller: {labelWhiteList: "*"}}`, `controller.labelWhiteList: invalid regular expression "*"`},
-		"WhiteListInFile":      {`{controller: {config: {labelWhiteList: "[a"}}}`, `controller.config.labelWhiteList: invalid regular expression "[a"`},
-		"FeatureSources":       {`{master: {config: {featureSources: "a\\"}}}`, `controller.config.featureSources: invalid regular expression`},
-		"NeverReady":           {`{controller: {startupTaint: example.com/a, featuresReady: false}}`, "do not set controller.featuresReady to false"},
-		"OpensWithoutFeatures": {`{controller: {startupTaint: example.com/a, failOpenAfter: 0s}}`, "controller.failOpenAfter must be a positive duration"},
+		"WorkerWhiteList":       {`{worker: {config: {core: {labelWhiteList: "("}}}}`, `worker.config.core.labelWhiteList: invalid regular expression "("`},
+		"WhiteList":             {`{controller: {labelWhiteList: "*"}}`, `controller.labelWhiteList: invalid regular expression "*"`},
+		"WhiteListInFile":       {`{controller: {config: {labelWhiteList: "[a"}}}`, `controller.config.labelWhiteList: invalid regular expression "[a"`},
+		"FeatureSources":        {`{master: {config: {featureSources: "a\\"}}}`, `controller.config.featureSources: invalid regular expression`},
+		"NeverReady":            {`{controller: {startupTaint: example.com/a, featuresReady: false}}`, "do not set controller.featuresReady to false"},
+		"UnknownKubeletSetting": {`{topology: {enabled: true, kubelet: {settings: {topologyManagerPolcy: restricted}}}}`, `topology.kubelet.settings: unknown setting "topologyManagerPolcy": use cpuManagerPolicy, memory`},
+		"OpensWithoutFeatures":  {`{controller: {startupTaint: example.com/a, failOpenAfter: 0s}}`, "controller.failOpenAfter must be a positive duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,7 +35,14 @@ const (
 	maxMemory = 24 << 20
 )
 
-// modelKubelet answers on a socket as a kubelet with a full node does: each pod has a device.
+// gb200 is the machine of the test: two CPU sockets, and a NUMA node for the memory of each part of a GPU. Node Feature Discovery's updater
+// exceeded its limit there (NVIDIA/aicr#2324).
+const (
+	zones = 36
+	cpus  = 144 // of the first two NUMA nodes
+)
+
+// modelKubelet answers on a socket as a kubelet with a full node does: each pod has a CPU, memory, huge pages and a device.
 type modelKubelet struct {
 	socket string
 	server *http.Server
@@ -41,36 +50,77 @@ type modelKubelet struct {
 
 // bytesField and numberField encode fields with the library that generated code uses.
 func bytesField(number protowire.Number, parts ...[]byte) []byte {
-	var all []byte
-	for _, p := range parts {
-		all = append(all, p...)
-	}
-	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), all)
+	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), slices.Concat(parts...))
 }
 
 func numberField(number protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(nil, number, protowire.VarintType), n)
 }
 
-// devices encodes a device near to NUMA node 0.
-func devices(id string) []byte {
-	return append(append(bytesField(1, []byte("example.com/nic")), bytesField(2, []byte(id))...), bytesField(3, bytesField(1, numberField(1, 0)))...)
+// near encodes that something is near to a NUMA node.
+func near(zone int) []byte { return bytesField(3, bytesField(1, numberField(1, uint64(zone)))) }
+
+// devices encodes the device of a pod.
+func devices(pod int) []byte {
+	return slices.Concat(bytesField(1, []byte(nic)), bytesField(2, fmt.Appendf(nil, "nic-%d", pod)), near(pod%zones))
 }
+
+// blocks encodes memory and huge pages of a zone.
+func blocks(field protowire.Number, zone int, bytes uint64) (all []byte) {
+	for _, kind := range []string{"memory", "hugepages-2Mi", "hugepages-1Gi"} {
+		all = append(all, bytesField(field, bytesField(1, []byte(kind)), numberField(2, bytes), near(zone))...)
+	}
+	return all
+}
+
+// nic is the resource of the pods' devices.
+const nic = "example.com/nic"
 
 func (k *modelKubelet) answer(w http.ResponseWriter, r *http.Request) {
 	var message []byte
-	for i := range fullNode {
-		id := fmt.Sprintf("nic-%d", i)
-		if strings.HasSuffix(r.URL.Path, "/GetAllocatableResources") {
-			message = append(message, bytesField(1, devices(id))...)
-			continue
+	if strings.HasSuffix(r.URL.Path, "/GetAllocatableResources") {
+		for cpu := range cpus {
+			message = append(message, numberField(2, uint64(cpu))...)
 		}
-		container := append(bytesField(1, []byte("main")), bytesField(2, devices(id))...)
-		message = append(message, bytesField(1, bytesField(1, fmt.Appendf(nil, "pod-%d", i)), bytesField(2, []byte("default")), bytesField(3, container))...)
+		for zone := range zones {
+			message = append(message, blocks(3, zone, 480<<30)...)
+		}
+		for pod := range fullNode {
+			message = append(message, bytesField(1, devices(pod))...)
+		}
+	} else {
+		for pod := range fullNode {
+			container := slices.Concat(bytesField(1, []byte("main")), bytesField(2, devices(pod)), numberField(3, uint64(pod)), blocks(4, pod%zones, 1<<30))
+			message = append(message, bytesField(1, bytesField(1, fmt.Appendf(nil, "pod-%d", pod)), bytesField(2, []byte("default")), bytesField(3, container))...)
+		}
 	}
 	w.Header().Set("Content-Type", "application/grpc")
 	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...))
 	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+}
+
+// writeMachine writes the part of sysfs that describes the NUMA nodes.
+func writeMachine(t *testing.T, root string) {
+	t.Helper()
+	const nodes = "sys/devices/system/node/"
+	files := map[string]string{nodes + "online": fmt.Sprintf("0-%d", zones-1), "proc/version": "Linux"}
+	for zone := range zones {
+		dir := fmt.Sprintf("%snode%d/", nodes, zone)
+		files[dir+"cpulist"] = ""
+		if half := cpus / 2; zone < 2 {
+			files[dir+"cpulist"] = fmt.Sprintf("%d-%d", zone*half, (zone+1)*half-1)
+		}
+		files[dir+"distance"] = strings.TrimSpace(strings.Repeat("80 ", zone) + "10" + strings.Repeat(" 80", zones-zone-1))
+		files[dir+"meminfo"] = fmt.Sprintf("Node %d MemTotal: %d kB", zone, 480<<20)
+		files[dir+"hugepages/hugepages-2048kB/nr_hugepages"] = "1024"
+		files[dir+"hugepages/hugepages-1048576kB/nr_hugepages"] = "8"
+	}
+	for name, text := range files {
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // start creates the socket and answers.
@@ -107,6 +157,8 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 	if err := os.WriteFile(file, []byte(kubelet), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	root := filepath.Join(dir, "root")
+	writeMachine(t, root)
 	k := &modelKubelet{socket: filepath.Join(dir, "kubelet.sock")}
 	k.start(t)
 	address := testkit.FreeAddress(t)
@@ -114,7 +166,7 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 	err := c.Run(t.Context(), cluster.Program{
 		Name: name, Path: program, Env: []string{"GOMEMLIMIT="},
 		Args: []string{
-			"topology", "-kubeconfig=" + c.Kubeconfig, "-node-name=" + nodeName, "-port=" + testkit.Port(address), "-host-paths=native",
+			"topology", "-kubeconfig=" + c.Kubeconfig, "-node-name=" + nodeName, "-port=" + testkit.Port(address), "-host-root=" + root,
 			"-log-level=debug", "-podresources-socket=" + k.socket, "-device-plugins=" + dir, "-kubelet-config-uri=file://" + file, "-config=",
 		},
 		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, "http://"+address+"/readyz"); return err },
@@ -236,7 +288,7 @@ func (w *world) read(ctx context.Context) (*unstructured.Unstructured, error) {
 	return object, w.client.Get(ctx, ctrlclient.ObjectKey{Name: nodeName}, object)
 }
 
-// publishesNICs waits until the first zone has all devices, none of which is available.
+// publishesNICs waits until each zone has the devices near to it, none of which is available.
 func (w *world) publishesNICs(t *testing.T, when string) {
 	t.Helper()
 	testkit.Eventually(t, "the published topology "+when, func(ctx context.Context) error {
@@ -244,17 +296,29 @@ func (w *world) publishesNICs(t *testing.T, when string) {
 		if err != nil {
 			return err
 		}
-		zones, _, err := unstructured.NestedSlice(object.Object, "zones")
-		if err != nil || len(zones) == 0 {
-			return errors.Join(err, fmt.Errorf("%d zones", len(zones)))
+		list, _, err := unstructured.NestedSlice(object.Object, "zones")
+		if err != nil || len(list) != zones {
+			return errors.Join(err, fmt.Errorf("%d zones", len(list)))
 		}
-		resources, _, _ := unstructured.NestedSlice(zones[0].(map[string]any), "resources")
-		for _, r := range resources {
-			if r := r.(map[string]any); r["name"] == "example.com/nic" && fmt.Sprintf("%v %v", r["allocatable"], r["available"]) == fmt.Sprintf("%d 0", fullNode) {
-				return nil
+		near := 0
+		for _, zone := range list {
+			resources, _, _ := unstructured.NestedSlice(zone.(map[string]any), "resources")
+			for _, r := range resources {
+				r := r.(map[string]any)
+				if r["name"] != nic {
+					continue
+				}
+				n, err := strconv.Atoi(fmt.Sprint(r["allocatable"]))
+				if err != nil || r["available"] != "0" {
+					return fmt.Errorf("resource %v", r)
+				}
+				near += n
 			}
 		}
-		return fmt.Errorf("resources %v", resources)
+		if near != fullNode {
+			return fmt.Errorf("%d devices in zones %v", near, list)
+		}
+		return nil
 	})
 }
 
