@@ -7,6 +7,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/lang/action"
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
@@ -115,6 +116,19 @@ func (o *Outcome) Undecided(kind keys.Kind, key string, of func(*RuleSet) bool) 
 			continue
 		}
 		if r := o.program.rules[i]; r.names(kind, key) || r.open(kind) && of(r.set) {
+			return true
+		}
+	}
+	return false
+}
+
+// MayFail reports whether it is unknown if a rule fails the node.
+func (o *Outcome) MayFail() bool {
+	if o.Failed != nil || o.program.opt.IgnoreFail {
+		return false
+	}
+	for i, res := range o.results {
+		if res.undecided && slices.ContainsFunc(o.program.rules[i].actions, func(a *action.Action) bool { return a.String() == "fail" }) {
 			return true
 		}
 	}

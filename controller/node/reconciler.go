@@ -119,6 +119,9 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 		Settings: &r.settings, Now: r.clock.Now(), Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
 		Features: r.features(state), Memory: known.Memory,
 	}
+	if p.outcome.MayFail() {
+		p.Rules.KeepFailure(node)
+	}
 	if r.losses != nil {
 		p.Losses = r.losses.Of(node.Name)
 	}

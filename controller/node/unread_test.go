@@ -97,3 +97,28 @@ func TestANewNodeGetsNoValueThatAnUnreadSourceMayChange(t *testing.T) {
 	w.pass()
 	w.hasLabels("with an answer", M{"gpu": "none", "known": "1"})
 }
+
+// TestAFailureStaysWhileASourceIsNotRead: whether the rule still fails the node is unknown.
+func TestAFailureStaysWhileASourceIsNotRead(t *testing.T) {
+	w := newPasses(t, withReady)
+	w.rule("r",
+		nfdv1alpha1.Rule{
+			MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "pci.device", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"bad": {Op: nfdv1alpha1.MatchExists}}}},
+			Actions:       []nfdv1alpha1.Action{{Op: "fail", Args: nfdv1alpha1.JSON{Raw: []byte(`{"msg": "broken: twice"}`)}}},
+		},
+		nfdv1alpha1.Rule{Labels: M{"label": "1"}},
+	)
+	const failed = "False Failed: The action fail of rule r/a keeps the node as it was: broken: twice"
+	w.boots("b1")
+	w.publish(withUnread("b1", attributes("pci.device", M{"bad": "1"}), nil))
+	w.pass()
+	w.isReady("with a failure", failed)
+	w.boots("b2")
+	w.publish(withUnread("b2", nil, nil, "pci"))
+	w.pass()
+	w.hasLabels("without the source pci", M{"label": ""})
+	w.isReady("without the source pci", failed)
+	w.publish(withUnread("b2", nil, nil))
+	w.pass()
+	w.hasLabels("with an answer", M{"label": "1"})
+}

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,13 @@ func WantsOf(o *rules.Outcome) Wants {
 		w.Failed = &Failure{Rule: o.Failed.Ref.String(), Message: o.Failed.Message}
 	}
 	return w
+}
+
+// KeepFailure makes a rule that has failed a Node go on to do so: whether it still does is unknown.
+func (w *Wants) KeepFailure(node *corev1.Node) {
+	if rule, message, failed := strings.Cut(node.Annotations[assayv1alpha1.FailedAnnotation], ": "); failed {
+		w.Failed = &Failure{Rule: rule, Message: message}
+	}
 }
 
 // wanted converts what rules want to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
