@@ -8,13 +8,10 @@ import "unsafe"
 const Enabled = true
 
 // Bytes overwrites a buffer up to its capacity.
-func Bytes(b []byte) { Slice(b, Byte) }
-
-// Slice sets all elements of a slice, up to its capacity.
-func Slice[T any](s []T, to T) {
-	s = s[:cap(s)]
-	for i := range s {
-		s[i] = to
+func Bytes(b []byte) {
+	b = b[:cap(b)]
+	for i := range b {
+		b[i] = Byte
 	}
 }
 

@@ -6,6 +6,3 @@ package poison
 
 // Byte is the value of overwritten bytes. It is not valid UTF-8.
 const Byte = 0xAA
-
-// String is a string of overwritten bytes.
-const String = "\xAA\xAA\xAA\xAA\xAA\xAA\xAA\xAA"

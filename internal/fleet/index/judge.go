@@ -2,9 +2,7 @@ package index
 
 import (
 	"slices"
-	"sync"
 
-	"github.com/assay-project/assay/rules/poison"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -35,12 +33,9 @@ var (
 	unknownReason = newReason("nothing is known of the node")
 )
 
-var judges = sync.Pool{New: func() any { return &Judge{} }}
-
 // Judge returns a Judge for requirements, at a time in seconds since 1970. The caller must call End.
 func (v *Index) Judge(reqs *requirements.Requirements, now int64) *Judge {
-	j := judges.Get().(*Judge)
-	j.index = v
+	j := &Judge{index: v}
 	if !j.find(reqs) {
 		// A requirement is new, or the reasons why nodes do not meet it must be determined.
 		for _, r := range reqs.Required {
@@ -93,7 +88,6 @@ func (j *Judge) find(reqs *requirements.Requirements) bool {
 // not matching, and the pod is retried.
 func (j *Judge) fill(reqs *requirements.Requirements) {
 	v := j.index
-	j.required, j.noNode, j.preferred, j.total, j.oldest = j.required[:0], j.noNode[:0], j.preferred[:0], 0, 0
 	for _, r := range reqs.Required {
 		s := v.sets[r.Key]
 		if s != nil && !s.built {
@@ -115,14 +109,7 @@ func (j *Judge) fill(reqs *requirements.Requirements) {
 }
 
 // End releases the lock.
-func (j *Judge) End() {
-	j.index.mu.RUnlock()
-	clear(j.required[:cap(j.required)])
-	clear(j.preferred[:cap(j.preferred)])
-	poison.Slice(j.noNode, true)
-	j.index = nil
-	judges.Put(j)
-}
+func (j *Judge) End() { j.index.mu.RUnlock() }
 
 // Check returns nil if the node meets all requirements, else the reason; noNode means that no node meets the requirement for the
 // same reason.

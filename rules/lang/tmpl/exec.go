@@ -3,7 +3,6 @@ package tmpl
 import (
 	"fmt"
 	"strings"
-	"sync"
 )
 
 // state is the state of one expansion.
@@ -19,8 +18,6 @@ type state struct {
 	steps int
 	bytes int
 }
-
-var states = sync.Pool{New: func() any { return new(state) }}
 
 // failure is an error of an expansion. It is passed by panic and recovered in Expand.
 type failure struct {

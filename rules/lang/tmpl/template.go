@@ -15,7 +15,6 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lang/size"
-	"github.com/assay-project/assay/rules/poison"
 )
 
 // Options configure how templates are compiled.
@@ -142,13 +141,8 @@ type Spent struct{ steps, bytes int }
 // ExpandWithin is like Expand, with limits on the total cost of all expansions that share a Spent: a loop must not get a new budget
 // for each item.
 func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, env Env) (_ map[string]string, err error) {
-	s := states.Get().(*state)
-	s.t, s.env, s.steps, s.bytes = t, env, spent.steps, spent.bytes
-	s.data.terms, s.data.asIs = matched, t.opt.Strict
-	defer func() {
-		*spent = Spent{s.steps, s.bytes}
-		s.release()
-	}()
+	s := &state{t: t, env: env, steps: spent.steps, bytes: spent.bytes, data: data{terms: matched, asIs: t.opt.Strict}}
+	defer func() { *spent = Spent{s.steps, s.bytes} }()
 	defer func() {
 		if r := recover(); r != nil {
 			f, ok := r.(failure)
@@ -161,16 +155,6 @@ func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, e
 	}()
 	s.enter(t.main, value{kind: kindData, ref: &s.data})
 	return t.lines(s.out)
-}
-
-// release clears references to data and returns the buffers to the pool.
-func (s *state) release() {
-	clear(s.vars)
-	clear(s.args[:cap(s.args)])
-	clear(s.data.found)
-	poison.Bytes(s.out)
-	*s = state{out: s.out[:0], vars: s.vars[:0], args: s.args[:0], data: data{found: s.data.found[:0]}}
-	states.Put(s)
 }
 
 // fewLabels is the initial capacity for labels. Most templates write few labels.
