@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -245,8 +246,31 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	return r.assemble(ctx, r.assembler, &obj)
 }
 
-// Confirm reads an object that the cache lacks from the API server, and compiles it if it exists.
-func (r *Rules) Confirm(ctx context.Context, name string) error { return r.refresh(ctx, name) }
+// ErrStale is returned if the cache has an object that the API server has replaced by another one of the same name.
+var ErrStale = errors.New("the cache has an earlier object of this name; retrying")
+
+// Confirm checks with the API server that the object with this name and UID does not exist. If it exists and the cache lacks it, Confirm
+// compiles it; if the cache has an earlier object of the same name, the error is ErrStale.
+func (r *Rules) Confirm(ctx context.Context, name, uid string) error {
+	if r.Object(name) == nil {
+		return r.refresh(ctx, name)
+	}
+	kind, key := nfdv1alpha1.GroupVersion.WithKind("NodeFeatureRule"), client.ObjectKey{Name: name}
+	if namespace, request, ok := requirements.RequestOf(name); ok {
+		kind, key = assayv1alpha1.GroupVersion.WithKind("NodeFeatureRequest"), client.ObjectKey{Namespace: namespace, Name: request}
+	} else if of, ok := baseline.Of(name); ok {
+		kind, key = assayv1alpha1.GroupVersion.WithKind("NodeBaseline"), client.ObjectKey{Name: of}
+	}
+	var now metav1.PartialObjectMetadata
+	now.SetGroupVersionKind(kind)
+	if err := r.live.Get(ctx, key, &now); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if string(now.UID) == uid {
+		return ErrStale
+	}
+	return nil
+}
 
 // lackingEvery is how often objects that the cache lacks are read from the API server, because no event reports their changes.
 const lackingEvery = 2 * time.Second

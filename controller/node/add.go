@@ -39,10 +39,10 @@ import (
 // Options configure the controller.
 type Options struct {
 	Registry *assembly.Registry
-	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm reads one that the cache lacks from
-	// the API server.
+	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm checks with the API server that the one with a
+	// name and UID does not exist.
 	Object  func(name string) *assembly.Object
-	Confirm func(ctx context.Context, name string) error
+	Confirm func(ctx context.Context, name, uid string) error
 	// Store persists the record of which objects gave keys.
 	Store *provenance.Store
 	Stats *rulestats.Stats

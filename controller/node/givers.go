@@ -15,10 +15,11 @@ import (
 // givers knows the objects that give keys, and the record of which have given which. It is safe for concurrent use.
 type givers struct {
 	registry *assembly.Registry
-	settings string                              // that outcomes depend on
-	object   func(name string) *assembly.Object  // assembled state of an object; nil if there is none
-	confirm  func(context.Context, string) error // reads an object that the cache lacks from the API server
-	book     *provenance.Book
+	settings string                             // that outcomes depend on
+	object   func(name string) *assembly.Object // assembled state of an object; nil if there is none
+	// confirm checks with the API server that the object with a name and UID does not exist.
+	confirm func(ctx context.Context, name, uid string) error
+	book    *provenance.Book
 
 	beginning sync.Mutex
 	leads     sync.Once // set with the first pass
@@ -62,7 +63,7 @@ func (g *givers) state(by provenance.Giver) provenance.State {
 }
 
 // begin starts the pace of evictions and reads the record before the first pass. An object that has given keys and is not active could be
-// missing only in the cache, so begin reads it from the API server.
+// missing only in the cache, which can lack it or have an earlier one of its name, so begin asks the API server.
 func (g *givers) begin(ctx context.Context, gate *budget.Gate) error {
 	g.beginning.Lock()
 	defer g.beginning.Unlock()
@@ -72,10 +73,10 @@ func (g *givers) begin(ctx context.Context, gate *budget.Gate) error {
 		return err
 	}
 	for _, by := range absent {
-		if g.object(by.Name) != nil || strings.Contains(by.Name, ":") {
-			continue // known under another UID, or not an object in the API server
+		if o := g.object(by.Name); o != nil && string(o.UID) == by.ID || strings.Contains(by.Name, ":") {
+			continue // it exists, or it is not an object in the API server
 		}
-		if err := g.confirm(ctx, by.Name); err != nil {
+		if err := g.confirm(ctx, by.Name, by.ID); err != nil {
 			g.book.Unload()
 			return fmt.Errorf("confirm that NodeFeatureRule %s has been deleted: %w", by.Name, err)
 		}

@@ -361,7 +361,10 @@ func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 			}
 			return nil
 		}
-		r.givers.confirm = func(_ context.Context, name string) error {
+		r.givers.confirm = func(_ context.Context, name, uid string) error {
+			if name != uid {
+				t.Errorf("confirms %s with the UID %s", name, uid)
+			}
 			confirmed = append(confirmed, name)
 			return away
 		}
@@ -375,12 +378,12 @@ func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	w.hasLabels("before the confirmation", M{"gone": "true", "known": "true"})
 	away = nil
 	w.pass()
-	if want := []string{"gone", "gone", "gone"}; !slices.Equal(confirmed, want) {
+	if want := []string{"gone", "gone", "gone", "known"}; !slices.Equal(confirmed, want) {
 		t.Errorf("confirmed: %v, want %v", confirmed, want)
 	}
 	w.hasLabels("after the confirmation", M{"gone": "", "known": "", "stays": "true"})
 	w.pass()
-	if len(confirmed) != 3 {
+	if len(confirmed) != 4 {
 		t.Error("a later pass confirms again")
 	}
 }

@@ -125,7 +125,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 		givers: &givers{
 			registry: registry,
 			object:   func(string) *assembly.Object { return nil },
-			confirm:  func(context.Context, string) error { return nil },
+			confirm:  func(context.Context, string, string) error { return nil },
 		},
 		limits: limits{
 			breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock), changes: flap.NewChanges(w.clock),
