@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -359,6 +360,49 @@ func TestAPublisherMissingInTheFirstListIsNotGone(t *testing.T) {
 		return nil
 	})
 	change(w, vendor, func(f *nfdv1alpha1.NodeFeature) { f.Annotations = M{"example.com/touched": "1"} })
+	w.labels("n1", M{"a": "1", "marker": "1"})
+	h.always(w, feature+"a")
+}
+
+// TestANamespaceMissingInTheFirstListIsNotGone restarts the controller with a cache that lacks the namespace of a tenant whose NodeFeatures
+// count because of a label of the namespace.
+func TestANamespaceMissingInTheFirstListIsNotGone(t *testing.T) {
+	w := newWorld(t)
+	tenant := testkit.Namespace(t, w)
+	trusted := func(c *controller.Config) {
+		c.Sources.Namespaces = labels.SelectorFromSet(labels.Set{"kubernetes.io/metadata.name": tenant})
+	}
+	for _, name := range []string{"n1", "n2"} {
+		w.node(name)
+		w.publish(w.namespace, name, name, nil, nil)
+	}
+	w.publish(tenant, "vendor", "n1", M{"a": "1"}, nil)
+	copied := w.rule("copy", copies)
+	m := w.start(trusted)
+	w.labels("n1", M{"a": "1"})
+	w.recorded("", copied)
+	m.stop()
+
+	h := w.record("n1")
+	lacking := leaving("namespaces", tenant)
+	fails := lacking.fails
+	lacking.fails = func(r *http.Request) int {
+		if strings.HasSuffix(r.URL.Path, "/namespaces") && r.URL.Query().Get("watch") == "" { // otherwise it is not in JSON
+			r.Header.Set("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+		}
+		return fails(r)
+	}
+	m = w.startWith(lacking, trusted)
+	w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
+	w.labels("n2", M{"marker": "1"})
+	testkit.Eventually(t, "the API server is asked", func(context.Context) error {
+		if len(m.requests("GET /api/v1/namespaces/"+tenant)) == 0 {
+			return fmt.Errorf("it is not: %v", m.requests("namespaces"))
+		}
+		return nil
+	})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+	change(w, ns, func(n *corev1.Namespace) { n.Annotations = M{"example.com/touched": "1"} })
 	w.labels("n1", M{"a": "1", "marker": "1"})
 	h.always(w, feature+"a")
 }
