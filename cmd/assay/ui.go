@@ -70,6 +70,9 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
+	if !f.local && len(f.from) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "Reading the cluster.") // which takes some seconds if it is large
+	}
 	first, err := f.snapshot(cmd.Context())
 	if err != nil {
 		return err

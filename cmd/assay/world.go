@@ -175,7 +175,11 @@ func (f *worldFlags) controller(ctx context.Context, c *cluster.Client, own stri
 	found, err := readInstalled(ctx, c, own, "controller", given.Instance)
 	switch {
 	case cluster.IsForbidden(err):
-		fmt.Fprintf(f.notes(), "note: the settings of the controller are unknown: %s; those of the flags apply\n", printable(err.Error()))
+		hint := ""
+		if f.AssayNamespace == "" {
+			hint = "; pass --assay-namespace if Assay is not in " + own
+		}
+		fmt.Fprintf(f.notes(), "note: the settings of the controller are unknown: %s; those of the flags apply%s\n", printable(err.Error()), hint)
 		return unknownInstallation(), false, nil
 	case err != nil:
 		return nil, false, err

@@ -88,7 +88,7 @@ func (p pages) has(t *testing.T, page string, parts []string, not ...string) {
 // reload reads the cluster again, and waits until that is done.
 func (p pages) reload(t *testing.T) {
 	t.Helper()
-	response, err := http.PostForm(p.base+"reload", url.Values{"back": {"rules"}}) //nolint:noctx // on this machine
+	response, err := http.PostForm(p.base+"reload", url.Values{"back": {"rules"}})
 	if err != nil {
 		t.Fatal(err)
 	}

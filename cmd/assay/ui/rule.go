@@ -55,9 +55,7 @@ func stateOrder(c cell) int {
 func (p *rulesPage) tables() []*table { return []*table{p.Table} }
 
 func newRulesPage(d *data) *rulesPage {
-	if d.unevaluated() == "" {
-		d.evaluate()
-	}
+	d.evaluate()
 	matched, withheld, conflicts, faulty := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
 	list := d.Program.Rules()
 	for n := range d.Nodes {

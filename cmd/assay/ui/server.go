@@ -87,6 +87,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(ctx), ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, WriteTimeout: answerTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
+	// 100 rules on 15,000 nodes take seconds, which the pages that need them all would wait.
+	go s.current().evaluate()
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	select {
@@ -219,6 +221,7 @@ func (s *Server) read(ctx context.Context) {
 	var d *data
 	if err == nil {
 		d = newData(snapshot)
+		d.evaluate()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -207,8 +207,11 @@ func (d *data) verdict(i int) *verdict {
 	return v
 }
 
-// evaluate computes the verdicts on all nodes, with all processors.
+// evaluate computes the verdicts on all nodes, with all processors, if rules can be evaluated.
 func (d *data) evaluate() {
+	if d.unevaluated() != "" {
+		return
+	}
 	input.Each(len(d.Nodes), func(i int) { d.verdict(i) })
 }
 
