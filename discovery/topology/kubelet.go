@@ -86,6 +86,9 @@ func (k *Kubelet) add(name string) error {
 	if err != nil {
 		return err
 	}
+	if len(data) == 0 { // as the kubelet: a program that replaces the file has not written it yet, or the disk is full
+		return fmt.Errorf("%s is empty", name)
+	}
 	var file kubeletFile
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

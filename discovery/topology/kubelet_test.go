@@ -91,6 +91,7 @@ func TestSettingsThatAreUnknown(t *testing.T) {
 		"option":        {"topologyManagerPolicyOptions: {max-allowable-numa-nodes: many}\n", "a number is expected"},
 		"not a mapping": {"- x\n", "config.yaml"},
 		"not a string":  {"topologyManagerPolicy: {}\n", "config.yaml"},
+		"empty":         {"", "config.yaml is empty"},
 		"twice":         {"cpuManagerPolicy: none\ncpuManagerPolicy: static\n", `"cpuManagerPolicy" already defined at line 1`},
 	} {
 		file, _ := files(t, tt.config, nil)

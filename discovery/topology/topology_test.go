@@ -216,6 +216,14 @@ func TestZones(t *testing.T) {
 			}},
 			want: "node-0 0=10\n  cpu 8/8/5\n  memory 1048576/1000/700\n",
 		},
+		"PodWithLessThanItsContainers": { // which cannot be: the larger amount counts
+			archive: online("0") + numaNode(0, "0", "10", 1024),
+			a:       podres.Allocatable{Memory: []podres.Memory{memory("memory", 1000, 0)}},
+			pods: []podres.Pod{{Name: "a", Memory: []podres.Memory{memory("memory", 100, 0)}, Containers: []podres.Container{
+				{Memory: []podres.Memory{memory("memory", 300, 0)}}, {Memory: []podres.Memory{memory("memory", 100, 0)}},
+			}}},
+			want: "node-0 0=10\n  cpu 1/0/0\n  memory 1048576/1000/600\n",
+		},
 		"ResourcesOfAPodWhoseContainersShareThem": { // Kubernetes 1.37 lists them for the pod alone
 			archive: twoNodes(),
 			a: podres.Allocatable{CPUs: []int64{0, 1, 2, 3, 4, 5, 6, 7}, Memory: []podres.Memory{
