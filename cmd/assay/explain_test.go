@@ -85,7 +85,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 			"example.com/kept", func(o map[string]any) {
 				o["/api/v1/events"] = list(event(hold.Removal, until, "removalBudget: too many", "label example.com/kept (given by gpu)"))
 			},
-			[]string{"no rule or NodeFeature gives it now", "removal held until " + at + " (in 40m0s): removalBudget: too many\n", "set by NodeFeatureRule gpu\n"},
+			[]string{"no rule or NodeFeature gives it now", "removal held until " + at + " (in 40m0s): removalBudget: too many\n", "set by NodeFeatureRule gpu\nSKIP   gpu/gave\n", "cpu.cpuid/GPU"},
 			"Kept", hold.Removal,
 		},
 		"TheBudgetHoldsMoreKeysThanAnEventNames": {

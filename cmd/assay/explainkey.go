@@ -117,7 +117,9 @@ func (e *explanation) name(ctx context.Context, name string) *explainedName {
 	}
 	for _, g := range e.named(name) {
 		if !slices.ContainsFunc(out.Keys, func(k explainedKey) bool { return k.Kind == g.kind && k.Key == g.key }) {
-			out.Keys = append(out.Keys, e.unwanted(ctx, g))
+			k := e.unwanted(ctx, g)
+			k.Sources = e.withRules(k.Sources, k.Key)
+			out.Keys = append(out.Keys, k)
 		}
 	}
 	if len(out.Keys) == 0 {
@@ -247,6 +249,25 @@ func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 		k.Why += "; removalBudget or flapping features may hold its removal"
 	}
 	return k
+}
+
+// withRules replaces objects that gave a key by their rules that can give it, with the features that these read.
+func (e *explanation) withRules(objects []source, key string) (out []source) {
+	named, _ := e.able(key)
+	for _, object := range objects {
+		found := false
+		for _, t := range named {
+			if object.Kind == ruleKind && t.Object == object.Name {
+				s := e.ruleSource(t, "")
+				s.Why, found = object.Why, true
+				out = append(out, s)
+			}
+		}
+		if !found {
+			out = append(out, object)
+		}
+	}
+	return out
 }
 
 // ruleSource describes a rule with its expressions.
@@ -466,10 +487,15 @@ func (e *explanation) printKey(k *explainedKey) {
 	if k.Hold != nil {
 		e.indented(e.s.warn(printable(k.Hold.String())))
 	}
-	for _, s := range k.Sources {
+	for i, s := range k.Sources {
 		switch {
 		case k.State == stateKept:
-			e.indented("set by " + printable(s.Why))
+			if i == 0 || s.Why != k.Sources[i-1].Why {
+				e.indented("set by " + printable(s.Why))
+			}
+			if s.trace != nil {
+				e.rule(s.trace)
+			}
 		case s.trace == nil:
 			e.indented(fmt.Sprintf("NodeFeature %s requests it in spec.labels", printable(s.Name)))
 		default:
