@@ -90,12 +90,7 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	if d.Explain != nil && n.Object != nil && p.Unevaluated == "" {
 		unwanted = d.Explain(ctx, n.Object, o, cmp.Or(c.report, &held.Report{}))
 	}
-	p.unwanted(unwanted)
-	for i := range d.Rules {
-		if d.Rules[i].LeftOut != "" {
-			p.Kept.Help = "A rule that is not evaluated here may give them: see the problems above."
-		}
-	}
+	p.unwanted(unwanted, slices.ContainsFunc(d.Rules, func(r Rule) bool { return r.LeftOut != "" }))
 	if p.Unevaluated == "" {
 		p.Traces = newTraces(d.Program.Trace(n.Input), d.Known.Rules.Mask)
 	}
@@ -115,8 +110,8 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	return p
 }
 
-// unwanted fills the tables of keys of the Node that rules do not give.
-func (p *nodePage) unwanted(list []Unwanted) {
+// unwanted fills the tables of keys of the Node that rules do not give. Partial is set if a rule is not evaluated here: it may give them.
+func (p *nodePage) unwanted(list []Unwanted, partial bool) {
 	var kept, own, others [][]cell
 	for i := range list {
 		u := &list[i]
@@ -127,6 +122,8 @@ func (p *nodePage) unwanted(list []Unwanted) {
 			state := cell{Text: "kept", Class: "warn", Note: u.Why}
 			if u.Hold != nil {
 				state.Text, state.Note = cmp.Or(holdWords[u.Hold.Reason], state.Text), u.Hold.String()
+			} else if partial {
+				state.Text, state.Note = "unknown", "a rule that is not evaluated here may give it"
 			}
 			kept = append(kept, slices.Concat([]cell{state}, row, []cell{by}))
 		case u.Own:
@@ -136,7 +133,11 @@ func (p *nodePage) unwanted(list []Unwanted) {
 		}
 	}
 	key := slices.Concat(columns(columnText, "kind"), columns(columnMono, "key", "value"))
-	p.Kept = tableOf("kept", "Kept, although no rule gives them now", slices.Concat(columns(columnState, "on the Node"), key, columns(columnText, "set by")), kept)
+	caption := "Kept, although no rule gives them now"
+	if partial {
+		caption = "Written by Assay, and not given by the rules that are evaluated here"
+	}
+	p.Kept = tableOf("kept", caption, slices.Concat(columns(columnState, "on the Node"), key, columns(columnText, "set by")), kept)
 	p.Own = tableOf("own", "Written by Assay itself", slices.Concat(key, columns(columnText, "why")), own)
 	p.Foreign = tableOf("others", "Set by other clients", slices.Concat(key, columns(columnText, "client")), others)
 }

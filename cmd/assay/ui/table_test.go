@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -323,5 +325,21 @@ func TestAPageOfANodeWithManyRulesStaysSmall(t *testing.T) {
 	want(t, page, "more rules: see")
 	if len(page) > 200_000 {
 		t.Errorf("the page has %d bytes", len(page))
+	}
+}
+
+// TestARuleThatIsNotEvaluatedMayGiveAKey: for a user who may not read the Secret of a rule, the page said that no rule gives its labels.
+func TestARuleThatIsNotEvaluatedMayGiveAKey(t *testing.T) {
+	data := states(t)
+	data.Explain = func(context.Context, *corev1.Node, *rules.Outcome, *held.Report) []ui.Unwanted {
+		return []ui.Unwanted{{Kind: "label", Key: "example.com/secret", Value: "yes", Kept: true, Why: "no rule or NodeFeature gives it now"}}
+	}
+	const page = "node?name=well"
+	want(t, serve(t, data, nil).get(t, page, http.StatusOK), "Kept, although no rule gives them now", "no rule or NodeFeature gives it now")
+	data.Rules[0].LeftOut = "secrets is forbidden"
+	text := serve(t, data, nil).get(t, page, http.StatusOK)
+	want(t, text, "example.com/secret", "a rule that is not evaluated here may give it")
+	if strings.Contains(text, "no rule or NodeFeature gives it now") || strings.Contains(text, "although no rule gives") {
+		t.Error("the page says that no rule gives the label")
 	}
 }
