@@ -73,7 +73,7 @@ func New(policy Policy, objects Objects) *Fleet {
 		f.counts[name] = selected
 		for _, p := range selected.All() {
 			if sources := p.Facts.Unread(); len(sources) > 0 {
-				f.unread = append(f.unread, fmt.Sprintf("node %s: %s: what depends on them is unknown, and the controller leaves it as it is",
+				f.unread = append(f.unread, fmt.Sprintf("node %s: %s: what depends on it is unknown, and the controller leaves it as it is",
 					name, facts.WhyUnread(sources)))
 			}
 		}
@@ -123,9 +123,9 @@ func (f *Fleet) All() (out []Published) {
 
 // Notes returns which NodeFeatures are left out, and what is unknown of nodes, and why.
 func (f *Fleet) Notes() []string {
-	out := make([]string, len(f.left))
-	for i, l := range f.left {
-		out[i] = fmt.Sprintf("NodeFeature %s/%s is left out: %s", l.namespace, l.name, l.why)
+	var out []string
+	for _, l := range f.left {
+		out = append(out, fmt.Sprintf("NodeFeature %s/%s is left out: %s", l.namespace, l.name, l.why))
 	}
 	return append(out, f.unread...)
 }
