@@ -169,13 +169,21 @@ func (m *machine) nodeFeature() *nfdv1alpha1.NodeFeature {
 	return &nf
 }
 
-func (m *machine) same(before *nfdv1alpha1.NodeFeature, when string) {
+// same compares the NodeFeature with an earlier one, which nothing has written since, except to name sources that have not been read.
+func (m *machine) same(before *nfdv1alpha1.NodeFeature, when string, unread ...string) {
 	m.t.Helper()
-	now := m.nodeFeature()
-	if diff := cmp.Diff(before.Spec, now.Spec); diff != "" {
+	now, want := m.nodeFeature(), before.DeepCopy()
+	if len(unread) > 0 {
+		flags := map[string]nfdv1alpha1.Nil{}
+		for _, source := range unread {
+			flags[source] = nfdv1alpha1.Nil{}
+		}
+		want.Spec.Features.Flags["source.unread"] = nfdv1alpha1.FlagFeatureSet{Elements: flags}
+	}
+	if diff := cmp.Diff(want.Spec, now.Spec); diff != "" {
 		m.t.Fatalf("%s, the NodeFeature has changed (-before +now):\n%s", when, diff)
 	}
-	if now.ResourceVersion != before.ResourceVersion {
+	if len(unread) == 0 && now.ResourceVersion != before.ResourceVersion {
 		m.t.Errorf("%s, the NodeFeature was written", when)
 	}
 }
@@ -265,7 +273,11 @@ func TestSlowSourceTakesNothingAway(t *testing.T) {
 					t.Errorf("/readyz returned %d %q", code, body)
 				}
 				published(t, w)
-				m.same(before, "after the worker has waited")
+				var unread []string
+				if name == "custom" { // it finds no features, so the NodeFeature does not tell whether the earlier worker has run it
+					unread = []string{name}
+				}
+				m.same(before, "after the worker has waited", unread...)
 				if code, body := get(w, "/readyz"); code != 200 {
 					t.Errorf("/readyz returned %d %q", code, body)
 				}
@@ -415,7 +427,8 @@ func TestReloadTakesNothingAway(t *testing.T) {
 	m.same(before, "after the reload")
 }
 
-// TestWithheldFeatureTakesNoLabelAway restarts a worker where a rule's feature is slow, and not published either.
+// TestWithheldFeatureTakesNoLabelAway restarts a worker where a rule's feature is slow, and not published either: the NodeFeature does not
+// tell whether the earlier worker has read it.
 func TestWithheldFeatureTakesNoLabelAway(t *testing.T) {
 	m := newMachine(t, nil)
 	m.configure("core: {sleepInterval: 1h, noPublishFeatures: [pci.device]}" + startConfig[len("\ncore: {sleepInterval: 1h}"):])
@@ -430,7 +443,7 @@ func TestWithheldFeatureTakesNoLabelAway(t *testing.T) {
 	w.start.WaitAtMost(0)
 	m.start(w)
 	published(t, w)
-	m.same(before, "with a slow source")
+	m.same(before, "with a slow source", "custom", "pci")
 }
 
 // TestFeaturesOfAnotherBootAreNotKept restarts a node: its devices may have changed.
