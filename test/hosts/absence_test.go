@@ -53,7 +53,7 @@ func TestTheTableOfAbsenceIsCurrent(t *testing.T) {
 // filelessFeatures do not come from files.
 var filelessFeatures = map[string]string{
 	"kernel.version": "uname(2)", "system.name": "the name that the worker is configured with", "cpu.cpuid": "instructions of the processor",
-	"cpu.se": "as cpu.sgx",
+	"cpu.se": "as cpu.sgx", "source.unread": "what is not read of files",
 }
 
 // absenceRows returns the cells of each feature that depends on files.

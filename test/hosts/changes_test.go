@@ -38,6 +38,7 @@ func changesOf(want, got *discovery.Report) (out []string) {
 	return out
 }
 
+// names returns the names of the features in the reports, without the one that names sources that have not been read.
 func names(reports ...*discovery.Report) map[string]bool {
 	all := map[string]bool{}
 	for _, r := range reports {
@@ -51,6 +52,7 @@ func names(reports ...*discovery.Report) map[string]bool {
 			all[name] = true
 		}
 	}
+	delete(all, discovery.UnreadFeature)
 	return all
 }
 

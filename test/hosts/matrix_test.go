@@ -230,7 +230,7 @@ func TestWhatBrokenFilesDo(t *testing.T) {
 	files, missing := matrixFiles(t)
 	var out strings.Builder
 	out.WriteString("What each source publishes if one of its files is broken, compared with the same machine as it is.\n" +
-		"\"told\" means that the worker logs a problem. Generated: go test ./test/hosts -update\n")
+		"\"told\" means that the worker logs a problem, \"unread\" that the NodeFeature names the source as not read. Generated: go test ./test/hosts -update\n")
 	before := ""
 	for _, f := range files {
 		if f.source != before {
@@ -256,8 +256,14 @@ func TestWhatBrokenFilesDo(t *testing.T) {
 			if text == "" {
 				text = "same"
 			}
-			if told {
+			_, unread := got.Features.Flags[discovery.UnreadFeature]
+			switch {
+			case told && unread:
+				text += " (told, unread)"
+			case told:
 				text += " (told)"
+			case unread:
+				t.Errorf("%s %s: the source counts as not read, and no problem is logged", f.pattern, state.name)
 			}
 			fmt.Fprintf(&out, "  %-11s%s\n", state.name, text)
 			if state.name != "missing" {
