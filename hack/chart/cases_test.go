@@ -126,7 +126,7 @@ var expectations = map[string]expected{
 				"    - name: site\n      labels: {example.com/site: \"a\"}\n",
 			"ConfigMap/placement-worker data.nfd-worker.conf": "sources:\n  local:\n    filePrefixes:\n      rack*:\n      - example.com/\n  pci:\n" +
 				"    deviceLabelForms:\n    - - class\n      - vendor\n    - - class\n      - vendor\n      - device\n",
-			"Deployment/placement-scheduler spec.template.spec.containers.0.image":          "registry.k8s.io/kube-scheduler:v1.36.3",
+			"Deployment/placement-scheduler spec.template.spec.containers.0.image":          "registry.k8s.io/kube-scheduler:v1.37.2",
 			"RoleBinding/placement-scheduler-authentication metadata.namespace":             "kube-system",
 			"ClusterRoleBinding/placement-scheduler-volume-scheduler roleRef.name":          "system:volume-scheduler",
 			"MutatingAdmissionPolicyBinding/assay-pod-scheduler spec.policyName":            "assay-pod-scheduler",

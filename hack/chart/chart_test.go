@@ -193,7 +193,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"StartupTaintWithEffect": {`{controller: {startupTaint: "example.com/a:NoSchedule"}}`, "/controller/startupTaint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, test.values)})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want one that says where: %s", err, test.want)
 			}
@@ -213,7 +213,7 @@ func TestTemplatesRefuse(t *testing.T) {
 		"OpensWithoutFeatures":  {`{controller: {startupTaint: example.com/a, failOpenAfter: 0s}}`, "controller.failOpenAfter must be a positive duration"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+			_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, test.values)})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v, want one that says where: %s", err, test.want)
 			}
@@ -491,7 +491,7 @@ func TestWorksAsSubChart(t *testing.T) {
 		Dependencies: []*chartv2.Dependency{{Name: "assay", Alias: "node-feature-discovery", Version: child.Metadata.Version, Condition: "nfd.enabled"}},
 	}}
 	parent.AddDependency(child)
-	files, err := render(t, parent, rendering{release: "op", namespace: "operators", kubernetes: "v1.36.3", values: set(t, `
+	files, err := render(t, parent, rendering{release: "op", namespace: "operators", kubernetes: "v1.37.2", values: set(t, `
 nfd: {enabled: true}
 global: {imagePullSecrets: [{name: everywhere}], unknown: {key: value}}
 node-feature-discovery:

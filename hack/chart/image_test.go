@@ -31,7 +31,7 @@ func TestImages(t *testing.T) {
 		}},
 		"Registry": {`{global: {imageRegistry: "mirror.example:5000/"}, library: [coral], scheduler: {enabled: true}, worker: {image: {repository: team/hooks, tag: v2}}}`, map[string]string{
 			"worker": "mirror.example:5000/team/hooks:v2", "controller": "mirror.example:5000/assay-project/assay-manager" + version,
-			"library": "mirror.example:5000/assay-project/assay-cli" + version, "scheduler": "mirror.example:5000/kube-scheduler:v1.36.3",
+			"library": "mirror.example:5000/assay-project/assay-cli" + version, "scheduler": "mirror.example:5000/kube-scheduler:v1.37.2",
 		}},
 		"Extender": {`{scheduler: {enabled: true}, extender: {image: {tag: v2}}}`, map[string]string{
 			"scheduler/extender": "ghcr.io/assay-project/assay-manager:v2",
@@ -57,7 +57,7 @@ func TestImages(t *testing.T) {
 			}
 		})
 	}
-	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, `{worker: {image: {digest: abc}}}`)})
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, `{worker: {image: {digest: abc}}}`)})
 	if err == nil || !strings.Contains(err.Error(), "/worker/image/digest") {
 		t.Errorf("got error %v, want one that says where", err)
 	}

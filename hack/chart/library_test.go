@@ -58,7 +58,7 @@ func TestLibraryIsAppliedByAHook(t *testing.T) {
 		`{library: coral}`:                "/library",
 		`{library: [7]}`:                  `library: unknown rule "7"`,
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, values)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", values, err, want)
 		}

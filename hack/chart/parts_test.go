@@ -208,7 +208,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{APIVersion: chartv2.APIVersionV2, Name: "operator", Version: "1.0.0",
 		Dependencies: []*chartv2.Dependency{{Name: "assay", Version: child.Metadata.Version}}}}
 	parent.AddDependency(child)
-	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.36.3", values: map[string]any{"assay": lean(set(t, operator))}})
+	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.37.2", values: map[string]any{"assay": lean(set(t, operator))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 		`{worker: {enabled: false, serviceAccount: {create: false}}, controller: {serviceAccount: {create: false}}}`:  "",
 		`{worker: {serviceAccount: {create: false, name: a}}, scheduler: {serviceAccount: {create: false, name: a}}}`: "", // no scheduler
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: lean(set(t, values))})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: lean(set(t, values))})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
@@ -363,7 +363,7 @@ func TestSettingsOfTheKubelet(t *testing.T) {
 			}
 		}
 	}
-	_, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.36.3",
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.37.2",
 		values: lean(set(t, `{topology: {enabled: true, kubelet: {settings: {cpuManagerPolicy: static}, configz: {enabled: true}}}}`))})
 	if err == nil || !strings.Contains(err.Error(), "set settings or configz.enabled, not both") {
 		t.Errorf("error %v for two ways", err)

@@ -67,7 +67,7 @@ func load(t *testing.T) *chartv2.Chart {
 // mustRender renders the chart for a current cluster.
 func mustRender(t *testing.T, values map[string]any) map[string]string {
 	t.Helper()
-	files, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.36.3", values: values})
+	files, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.37.2", values: values})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,7 +177,7 @@ func TestExtenderNeedsCertificates(t *testing.T) {
 		},
 		"NoService": {`{scheduler: {enabled: true, useService: true}}`, "scheduler.useService needs extender.enabled"},
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, test.values)})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, test.values)})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
@@ -216,7 +216,7 @@ func TestPoliciesHaveTheSettingsOfTheChart(t *testing.T) {
 
 // TestHardenedNeedsNamespaces: a stolen token of the controller could write keys of every owner otherwise.
 func TestHardenedNeedsNamespaces(t *testing.T) {
-	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, `{hardened: true}`)})
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, `{hardened: true}`)})
 	if err == nil || !strings.Contains(err.Error(), "hardened needs policies.namespaces") {
 		t.Errorf("got error %v", err)
 	}
@@ -225,7 +225,7 @@ func TestHardenedNeedsNamespaces(t *testing.T) {
 // TestAnInstanceHasNoStartupTaint: no controller would remove it.
 func TestAnInstanceHasNoStartupTaint(t *testing.T) {
 	const values = `{controller: {instance: blue, startupTaint: example.com/pending}}`
-	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, values)})
 	if err == nil || !strings.Contains(err.Error(), "controller.startupTaint needs the condition FeaturesReady") {
 		t.Errorf("got %v", err)
 	}
@@ -239,7 +239,7 @@ func TestPodMonitorNeedsAToken(t *testing.T) {
 		`{prometheus: {enable: true, monitor: ServiceMonitor, secure: {enabled: true}}}`: "",
 		`{prometheus: {secure: {enabled: true}}}`:                                        "",
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.36.3", values: set(t, values)})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, values)})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
@@ -258,7 +258,7 @@ func TestSchedulerMayHoldItsLease(t *testing.T) {
 		"Overridden": {release: "x", namespace: "y", values: map[string]any{"fullnameOverride": "features", "namespaceOverride": "elsewhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r.kubernetes = "v1.36.3"
+			r.kubernetes = "v1.37.2"
 			if r.values == nil {
 				r.values = map[string]any{}
 			}

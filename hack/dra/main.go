@@ -153,3 +153,8 @@ func (noClaims) UnprepareResourceClaims(context.Context, []kubeletplugin.Namespa
 func (noClaims) HandleError(_ context.Context, err error, what string) {
 	fmt.Fprintln(os.Stderr, what+":", err)
 }
+
+// WatchHealthStatus implements kubeletplugin.DRAPlugin.
+func (noClaims) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
+	return kubeletplugin.ErrHealthNotSupported
+}

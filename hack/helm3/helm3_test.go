@@ -81,7 +81,7 @@ func valuesFiles(t *testing.T) []string {
 func TestRendersAsHelm4Does(t *testing.T) {
 	three, four := both(t)
 	for _, file := range valuesFiles(t) {
-		for _, kubernetes := range []string{"v1.30.0", "v1.36.3"} { // the oldest one and the one that the tests run
+		for _, kubernetes := range []string{"v1.30.0", "v1.37.2"} { // the oldest one and the one that the tests run
 			t.Run(filepath.Base(filepath.Dir(file))+"/"+kubernetes, func(t *testing.T) {
 				args := []string{"template", "assay", chart, "--namespace=assay-system", "--values=" + file, "--kube-version=" + kubernetes}
 				got := three.ok(t, args...)

@@ -137,12 +137,13 @@ func (k *Kind) metadata(u *unstructured.Unstructured) field.ErrorList {
 
 // validate validates the schema and, if it is valid, the CEL rules.
 func (k *Kind) validate(u *unstructured.Unstructured) field.ErrorList {
+	ctx := context.Background()
 	errs := apivalidation.ValidateObjectMetaAccessor(u, k.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, u.Object, k.schema)...)
-	errs = append(errs, objectmeta.Validate(nil, u.Object, k.structural, false)...)
+	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, k.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, k.structural, u.Object)...)
 	if len(errs) == 0 && k.rules != nil {
-		errs, _ = k.rules.Validate(context.Background(), nil, k.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
+		errs, _ = k.rules.Validate(ctx, nil, k.structural, u.Object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	out := errs[:0]
 	for _, e := range errs {

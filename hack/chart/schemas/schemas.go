@@ -32,6 +32,7 @@ var Sources = []Source{
 	{kubernetes, "v1.34.4", "h1:Yy6R4QB8C9kJPp25GFqEvX5XQwY5qzKeqD0Xx6oAcmk="},
 	{kubernetes, "v1.35.4", "h1:o/8dBC/pHVpYoGV4OAIytAlNPZbdYVTXJHoYvXC4qzM="},
 	{kubernetes, "v1.36.3", "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o="},
+	{kubernetes, "v1.37.2", "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE="},
 }
 
 // Kinds lists the Kubernetes kinds that the chart can render.

@@ -36,7 +36,7 @@ const (
 )
 
 // Version is the version of Kubernetes that hack/kube pins, and that its programs report.
-const Version = "v1.36.3"
+const Version = "v1.37.2"
 
 // AssetsVar is the environment variable with a directory of programs, as in controller-runtime's envtest. It must have etcd, kube-apiserver
 // and kubectl, those of them that are needed; other programs, which envtest does not have, are built if they are missing.
