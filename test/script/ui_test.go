@@ -163,7 +163,7 @@ func TestUIWithoutRights(t *testing.T) {
 	p := startUI(t, assay, reader(t, c, api, most, nodes, features, objects), "--assay-namespace", namespace)
 	settings, templates := lists(most, "deployments", "apps"), lists(most, "nodefeatureruletemplates", "assay.dev")
 	p.has(t, "fleet?by=nodes", []string{"n1", "n2", settings, lists(most, "daemonsets", "apps"), lists(most, "resourceslices", "resource.k8s.io"), templates})
-	p.has(t, "rules", []string{"from-secret", `cannot get resource "secrets"`, `cannot get resource "configmaps"`}, "There are no")
+	p.has(t, "rules", []string{"from-secret", `cannot get resource "secrets"`, `cannot get resource "configmaps"`}, "No rules found")
 	p.has(t, "rule?name=from-secret", []string{"Not evaluated here", `cannot get resource "secrets"`}, "Matches 0 of 2")
 	p.has(t, "rule?name=plain", []string{"Matches 2 of 2"})
 	p.has(t, "pods", []string{lists(most, "pods", "")}, "No pod waits")
@@ -180,7 +180,7 @@ func TestUIWithoutRights(t *testing.T) {
 	p.has(t, "fleet?by=nodes&format=csv", []string{"node,", "n1"}, "missing", "withheld", "features-age")
 	p.has(t, "rules", []string{"plain", why})
 	p.has(t, "rule?name=plain", []string{"Not evaluated here", why}, "Matches 0 of 2", "No node matches")
-	p.has(t, "node?name=n1", []string{"No rule is evaluated", why}, "There are no NodeFeatures of this node")
+	p.has(t, "node?name=n1", []string{"No rule is evaluated", why}, "No NodeFeatures found for this node")
 	p.has(t, "pod?name=any", []string{"the features of nodes are not known", why})
 	p.has(t, "playground?node=n1", []string{"Not evaluated: the features of nodes are not known.", why})
 	p.has(t, "compare?a=n1&b=n2", []string{"Nothing is compared", why})
@@ -193,8 +193,8 @@ func TestUIWithoutRights(t *testing.T) {
 	const noRules = "ui-no-rules"
 	p = startUI(t, assay, reader(t, c, api, noRules, nodes, features), "--assay-namespace", namespace)
 	why = lists(noRules, "nodefeaturerules", nfdv1alpha1.GroupName)
-	p.has(t, "rules", []string{"No rule can be shown.", why}, "There are no rules here")
-	p.has(t, "node?name=n1", []string{"No rule is evaluated: the rules are not known.", why}, "There are no rules here")
+	p.has(t, "rules", []string{"No rule can be shown.", why}, "No rules found")
+	p.has(t, "node?name=n1", []string{"No rule is evaluated: the rules are not known.", why}, "No rules found")
 }
 
 // TestUIOutlivesTheAPIServer: while the API server is away, pages say so and show the state before; then they show the new one.

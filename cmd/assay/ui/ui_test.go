@@ -400,8 +400,8 @@ func eventually(t testing.TB, done func() bool) {
 
 func TestEmptyStatesSayWhatToDo(t *testing.T) {
 	s := serve(t, &ui.Snapshot{Where: "empty"}, nil)
-	want(t, s.get(t, "fleet", http.StatusOK), "There are no nodes here", "assay doctor")
-	want(t, s.get(t, "rules", http.StatusOK), "There are no rules here", "assay library list")
+	want(t, s.get(t, "fleet", http.StatusOK), "No nodes found", "assay doctor")
+	want(t, s.get(t, "rules", http.StatusOK), "No rules found", "assay library list")
 	want(t, s.get(t, "playground", http.StatusOK), "Not evaluated: there are no nodes.")
 }
 
