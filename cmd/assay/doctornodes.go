@@ -170,7 +170,7 @@ func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*diffe
 	if outcome.Failed != nil {
 		return nil // the node keeps what it has
 	}
-	wanted := flatDesired(desired(outcome, true))
+	wanted, recorded := flatDesired(desired(outcome, true)), w.writtenOn(node)
 	for k, value := range wanted {
 		if withholding.Withholds(k.kind) != "" {
 			continue
@@ -183,13 +183,13 @@ func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*diffe
 		case !ok:
 			d.has = "missing"
 		default:
-			if _, ours := w.owner(node, k.kind, k.key); !ours && w.keepsForeign() {
+			if w.keepsForeign() && !slices.ContainsFunc(recorded, func(r writtenKey) bool { return r.kind == k.kind && r.key == k.key }) {
 				continue
 			}
 		}
 		out = append(out, d)
 	}
-	for _, k := range w.writtenOn(node) {
+	for _, k := range recorded {
 		if _, given := wanted[flatKey{k.kind, k.key}]; given || k.instance != w.settings.Instance || w.beyondRules(k) || withholding.Withholds(k.kind) != "" {
 			continue
 		}

@@ -108,7 +108,7 @@ type explanation struct {
 	traces  []rules.RuleTrace
 	report  *held.Report // of the controller
 
-	owned   map[writtenKey]string  // instance that has written a key, by the key without its instance; nil: not read yet
+	owned   map[flatKey]string     // instance that has written a key; nil: not read yet
 	records map[string]*provenance // by instance
 }
 

@@ -56,25 +56,15 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 	return out
 }
 
-// owner returns the instance of the controller that has written a key.
-func (w *world) owner(node *corev1.Node, kind keys.Kind, key string) (instance string, ok bool) {
-	for _, k := range w.writtenOn(node) {
-		if k.kind == kind && k.key == key {
-			return k.instance, true
-		}
-	}
-	return "", false
-}
-
-// owner returns the instance of the controller that has written a key of the Node.
+// owner returns the instance of the controller that has written a key of the Node: the first one, if several have recorded it.
 func (e *explanation) owner(kind keys.Kind, key string) (instance string, ok bool) {
 	if e.owned == nil {
-		e.owned = map[writtenKey]string{}
-		for _, k := range e.world.writtenOn(e.node) {
-			e.owned[writtenKey{kind: k.kind, key: k.key}] = k.instance
+		e.owned = map[flatKey]string{}
+		for _, k := range slices.Backward(e.world.writtenOn(e.node)) {
+			e.owned[flatKey{k.kind, k.key}] = k.instance
 		}
 	}
-	instance, ok = e.owned[writtenKey{kind: kind, key: key}]
+	instance, ok = e.owned[flatKey{kind, key}]
 	return instance, ok
 }
 
