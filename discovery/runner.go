@@ -194,11 +194,8 @@ func (r *Runner) published() nfdv1alpha1.Features {
 	return features
 }
 
-// UnreadFeature names, as flags, the selected sources of which nothing is known since the node booted: they have no result, and there was none
-// to restore, or they derive theirs from such sources. A reader must not take their features for absent. It is missing if there
-// are none.
-const UnreadFeature = "source.unread"
-
+// nameUnread adds the feature that names the selected sources of which nothing is known since the node booted: they have no result, and there
+// was none to restore, or they derive theirs from such sources.
 func nameUnread(features *nfdv1alpha1.Features, sources []*entry) {
 	unread := map[string]nfdv1alpha1.Nil{}
 	for _, e := range sources {
@@ -207,7 +204,7 @@ func nameUnread(features *nfdv1alpha1.Features, sources []*entry) {
 		}
 	}
 	if len(unread) > 0 {
-		features.Flags[UnreadFeature] = nfdv1alpha1.FlagFeatureSet{Elements: unread}
+		features.Flags[nfdv1alpha1.UnreadFeature] = nfdv1alpha1.FlagFeatureSet{Elements: unread}
 	}
 }
 

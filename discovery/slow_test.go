@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/host"
 )
 
@@ -96,7 +97,7 @@ func TestProblemOfASlowSourceStaysWhileOthersRun(t *testing.T) {
 
 // unreadIn returns the sources that a report names as not read.
 func unreadIn(r *Report) []string {
-	return slices.Sorted(maps.Keys(r.Features.Flags[UnreadFeature].Elements))
+	return slices.Sorted(maps.Keys(r.Features.Flags[nfdv1alpha1.UnreadFeature].Elements))
 }
 
 // TestAReportNamesTheSourcesThatWereNotRead: they do not answer or fail, and nothing is known that an earlier process found.
@@ -115,7 +116,7 @@ func TestAReportNamesTheSourcesThatWereNotRead(t *testing.T) {
 	}
 	before := NewResult()
 	before.Flags("b.flag", []string{"F"})
-	before.Flags(UnreadFeature, []string{"a", "custom"})
+	before.Flags(nfdv1alpha1.UnreadFeature, []string{"a", "custom"})
 	r.Restore(&before.Features, nil) // of a process that has not read it either
 	if diff := cmp.Diff([]string{"a", "custom"}, unreadIn(r.Run(t.Context(), "none"))); diff != "" {
 		t.Errorf("an earlier process has not read it: %s", diff)

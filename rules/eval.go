@@ -374,7 +374,7 @@ func (p *Program) EvalEach(inputs []*Input, f func(i int, o *Outcome) bool) {
 // batchKey encodes everything that an outcome depends on, except for the program, if no rule reads the node itself or its publishers.
 func (p *Program) batchKey(in *Input) string {
 	var key []byte
-	for _, name := range append([]string{facts.UnreadFeature}, p.reads...) {
+	for _, name := range append([]string{nfdv1alpha1.UnreadFeature}, p.reads...) {
 		for _, id := range in.Facts.Feature(name).ID() {
 			key = binary.LittleEndian.AppendUint64(key, id)
 		}

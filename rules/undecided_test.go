@@ -19,7 +19,7 @@ import (
 func unreadInput(sources ...string) rules.Input {
 	features := map[string]facts.Feature{"kernel.version": {Attributes: facts.NewAttributes(map[string]string{"major": "6"})}}
 	if len(sources) > 0 {
-		features[facts.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(sources...)}
+		features[nfdv1alpha1.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(sources...)}
 	}
 	return rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.FromMap(features, nil)}
 }
@@ -103,7 +103,7 @@ func TestAListOfElementsIsUndecided(t *testing.T) {
 	if !report.OK() {
 		t.Fatal(report.Errors)
 	}
-	features := map[string]facts.Feature{facts.UnreadFeature: {Flags: facts.NewFlags("pci")}}
+	features := map[string]facts.Feature{nfdv1alpha1.UnreadFeature: {Flags: facts.NewFlags("pci")}}
 	of := nfdv1alpha1.Features{Instances: map[string]nfdv1alpha1.InstanceFeatureSet{
 		"pci.device": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"slot": "9"}}}},
 	}}

@@ -46,7 +46,7 @@ func TestANodeStaysInItsGroupWhileASourceIsNotRead(t *testing.T) {
 	node := func(name string, unread ...string) *inputs.State {
 		features := map[string]facts.Feature{}
 		if len(unread) > 0 {
-			features[facts.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(unread...)}
+			features[nfdv1alpha1.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(unread...)}
 		}
 		return &inputs.State{Input: rules.Input{Node: rules.Node{Name: name}, Facts: facts.FromMap(features, nil)}}
 	}

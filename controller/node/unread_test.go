@@ -17,7 +17,7 @@ func withUnread(boot string, features map[string]facts.Feature, labels M, source
 	all := maps.Clone(attributes(facts.BootFeature, M{facts.BootElement: boot}))
 	maps.Copy(all, features)
 	if len(sources) > 0 {
-		all[facts.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(sources...)}
+		all[nfdv1alpha1.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(sources...)}
 	}
 	f := published("n", all)
 	f.Spec.Labels = labels

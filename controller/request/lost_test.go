@@ -63,7 +63,7 @@ func TestNothingIsLostBecauseOfASourceThatWasNotRead(t *testing.T) {
 	put := func(features map[string]facts.Feature) {
 		view.Put(index.Node{Input: rules.Input{Node: rules.Node{Name: "n"}, Facts: facts.FromMap(features, nil)}})
 	}
-	put(map[string]facts.Feature{facts.UnreadFeature: {Flags: facts.NewFlags("cpu")}})
+	put(map[string]facts.Feature{nfdv1alpha1.UnreadFeature: {Flags: facts.NewFlags("cpu")}})
 	view.SetSynced()
 	events, losses := record.NewFakeRecorder(2), loss.NewTracker(clock.RealClock{})
 	losses.SetSynced()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -15,7 +16,7 @@ import (
 func TestASourceThatWasNotReadIsNotADeviation(t *testing.T) {
 	b := compile(t, h100)
 	unread := func(n baseline.Node, sources ...string) baseline.Node {
-		n.Input.Facts = facts.Merge(nil, n.Input.Facts, facts.FromMap(map[string]facts.Feature{facts.UnreadFeature: {Flags: facts.NewFlags(sources...)}}, nil))
+		n.Input.Facts = facts.Merge(nil, n.Input.Facts, facts.FromMap(map[string]facts.Feature{nfdv1alpha1.UnreadFeature: {Flags: facts.NewFlags(sources...)}}, nil))
 		return n
 	}
 	nodes := fleet(6)

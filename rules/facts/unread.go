@@ -3,19 +3,16 @@ package facts
 import (
 	"slices"
 	"strings"
-)
 
-// UnreadFeature is the feature by which the worker names, as flags, the sources that it has not read since the node booted: they have not
-// answered, or only failed. Features of these sources are unknown, not absent. It does not exist if there are none, and NFD's workers do not
-// publish it.
-const UnreadFeature = "source.unread"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+)
 
 // Unread returns the sources that the worker has not read since the node booted, sorted; nil: it has read all, or does not say.
 func (f *Facts) Unread() []string { return UnreadIn(f) }
 
 // UnreadIn is Unread for any source of features.
 func UnreadIn(s Source) []string {
-	if f := s.Feature(UnreadFeature); f != nil {
+	if f := s.Feature(nfdv1alpha1.UnreadFeature); f != nil {
 		return f.Flags.Names()
 	}
 	return nil

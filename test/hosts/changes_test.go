@@ -52,7 +52,7 @@ func names(reports ...*discovery.Report) map[string]bool {
 			all[name] = true
 		}
 	}
-	delete(all, discovery.UnreadFeature)
+	delete(all, nfdv1alpha1.UnreadFeature)
 	return all
 }
 

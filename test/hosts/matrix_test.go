@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/discovery/host"
@@ -256,7 +257,7 @@ func TestWhatBrokenFilesDo(t *testing.T) {
 			if text == "" {
 				text = "same"
 			}
-			_, unread := got.Features.Flags[discovery.UnreadFeature]
+			_, unread := got.Features.Flags[nfdv1alpha1.UnreadFeature]
 			switch {
 			case told && unread:
 				text += " (told, unread)"

@@ -47,3 +47,8 @@ func LeaseName(instance string) string {
 // RuleMatchedFeature is the feature that contains the labels and vars of the rules evaluated so far (a back-reference). It is
 // synthetic: if a NodeFeature contains it, it is ignored.
 const RuleMatchedFeature = "rule.matched"
+
+// UnreadFeature is the feature by which the worker names, as flags, the sources that it has not read since the node booted: they have not
+// answered, or only failed. Features of these sources are unknown, not absent. It does not exist if there are none, and NFD's workers do not
+// publish it.
+const UnreadFeature = "source.unread"

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/stringmap"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -91,7 +92,7 @@ func (n *node) complete() rules.Input {
 }
 
 // unreadKey is the feature that names the sources which are unknown: every requirement depends on it.
-var unreadKey = facts.MakeKey(facts.UnreadFeature)
+var unreadKey = facts.MakeKey(nfdv1alpha1.UnreadFeature)
 
 // reader lists the sets that read a feature.
 type reader struct {
