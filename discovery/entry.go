@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -105,7 +106,7 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 	}
 	waiting, stop := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer stop()
-	reading, cancel := context.WithTimeoutCause(ctx, max(timeout, readTimeout), errReads)
+	reading, cancel := r.reads(ctx, timeout)
 
 	done, left := make(chan outcome, 1), make(chan struct{})
 	seen := seenBy(e.Source, earlier)
@@ -127,6 +128,15 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 		return o
 	case <-waiting.Done():
 	}
+	if r.slow != nil && ctx.Err() == nil {
+		r.slow(e.Name())
+		select {
+		case o := <-done:
+			return o
+		case <-ctx.Done():
+			waiting = ctx
+		}
+	}
 	close(left) // first: after this the goroutine announces what it returns
 	select {
 	case o := <-done: // the whole process was slow, not the source
@@ -135,6 +145,14 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 		e.running = done
 		return outcome{err: context.Cause(waiting)}
 	}
+}
+
+// reads returns the context of a source's reads. While Complete runs, they end with it.
+func (r *Runner) reads(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if r.slow != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, max(timeout, readTimeout), errReads)
 }
 
 // outcomeOf runs a source, and returns what it panics with as an error.

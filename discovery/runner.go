@@ -83,6 +83,8 @@ type Runner struct {
 	timeout time.Duration
 	// last is the last report, which is returned again if nothing has changed.
 	last *Report
+	// slow is set while Complete runs: it is called with the name of a source that takes longer than timeout, and then waited for.
+	slow func(source string)
 	// returned receives a value when a source returns that a discovery did not wait for.
 	returned chan struct{}
 	// domains are the names of all hardware sources, selected or not. Each owns the labels that begin with its name and "-".
@@ -123,6 +125,25 @@ func rank(s Source) int {
 // contains all sources. Run returns when each source has returned or timed out, or when ctx is done.
 func (r *Runner) Run(ctx context.Context, names ...string) *Report {
 	return r.run(ctx, names, false)
+}
+
+// Complete runs all sources and waits for each of them until ctx is done, as a single answer must: without a source, it would be that of
+// a machine without its devices. It calls slow with the name of a source that takes longer than SourceTimeout. The error names the source
+// that had not returned when ctx was done.
+func (r *Runner) Complete(ctx context.Context, slow func(source string)) (*Report, error) {
+	r.slow = slow
+	defer func() { r.slow = nil }()
+	report := r.run(ctx, nil, false)
+	if ctx.Err() == nil {
+		return report, nil
+	}
+	cause := context.Cause(ctx)
+	for _, e := range r.sources {
+		if errors.Is(e.err, cause) { // the first one: those after it were not read at all
+			return nil, fmt.Errorf("source %s %w", e.Name(), cause)
+		}
+	}
+	return report, nil
 }
 
 // Poll is Run without an event: it skips Glancers that detect no change.

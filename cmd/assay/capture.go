@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
@@ -24,6 +23,8 @@ type captureFlags struct {
 	name   string
 	keep   []string
 	output string
+
+	machine machineFlags
 }
 
 func newCapture() *cobra.Command {
@@ -47,6 +48,7 @@ FILE shows what the machine with these files is. It replaces the node name, MAC 
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
+	f.machine.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node to write to the file")
 	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements to keep unchanged")
 	outputFlag(cmd, &f.output, "yaml", "json", "archive")
@@ -62,7 +64,10 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 	var asked map[string]string
 	switch {
 	case f.local && len(args) == 0:
-		name, report := discoverHost(cmd.Context(), "")
+		name, report, err := f.machine.read(cmd, "")
+		if err != nil {
+			return err
+		}
 		node, features, asked = name, &report.Features, report.Labels
 	case len(args) == 1 && !f.local:
 		var err error
@@ -105,9 +110,13 @@ func (f *captureFlags) archive(cmd *cobra.Command, args []string) error {
 	if len(f.keep) > 0 || cmd.Flags().Changed("name") {
 		return errors.New("--keep and --name change a NodeFeature: leave them out with -o archive")
 	}
+	var incomplete error
 	archive, err := host.Record(cmd.Context(), host.Real(host.Paths{}), func(ctx context.Context, h host.Host) {
-		discovery.Run(ctx, h, hostSources())
+		_, incomplete = f.machine.discover(ctx, h, cmd.ErrOrStderr(), cmd.ErrOrStderr())
 	})
+	if incomplete != nil {
+		return incomplete
+	}
 	if err != nil {
 		return err
 	}

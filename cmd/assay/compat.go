@@ -141,7 +141,10 @@ func (f *validateNodeFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	wait.step("Reading the features of this machine…")
-	name, found := discoverHost(cmd.Context(), "")
+	name, found, err := (&machineFlags{}).read(cmd, "")
+	if err != nil {
+		return err
+	}
 	in := localInput(s.Gather(cluster.DefaultNamespace), name, found)
 	verdict := imagespec.Check(sets, []*rules.Input{&in})[0]
 	wait.end()

@@ -14,6 +14,7 @@ import (
 // evalFlags are the flags of eval.
 type evalFlags struct {
 	worldFlags
+	machine  machineFlags
 	rules    []string
 	features []string
 	node     string
@@ -61,6 +62,7 @@ the node (the other rules are evaluated and printed).`,
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes of the cluster, separated by commas: names and ranges such as n[1-20]; 'all' for all nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of nodes of the cluster")
 	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
+	f.machine.register(cmd.Flags())
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings about the rules")
 	cmd.Flags().BoolVar(&f.matched, "matched", false, "show only rules that match (text)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also show labels of spec.labels of NodeFeatures (text)")
@@ -130,7 +132,10 @@ func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, fo
 func (f *evalFlags) input(cmd *cobra.Command, s *settings.Settings) (rules.Input, error) {
 	policy := s.Gather(cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
 	if f.local {
-		name, report := discoverHost(cmd.Context(), f.node)
+		name, report, err := f.machine.read(cmd, f.node)
+		if err != nil {
+			return rules.Input{}, err
+		}
 		return localInput(policy, name, report), nil
 	}
 	if len(f.features) == 0 {

@@ -183,7 +183,10 @@ func (f *imageCheckFlags) targets(cmd *cobra.Command) ([]target, rules.Options, 
 		if err != nil {
 			return nil, rules.Options{}, err
 		}
-		name, report := discoverHost(cmd.Context(), "")
+		name, report, err := (&machineFlags{}).read(cmd, "")
+		if err != nil {
+			return nil, rules.Options{}, err
+		}
 		in := localInput(s.Gather(cluster.DefaultNamespace), name, report)
 		return []target{{name, in, true, platform{os: runtime.GOOS, architecture: runtime.GOARCH}}}, s.Rules(), nil
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -19,21 +18,15 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/discovery"
-	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/discovery/host"
-	"github.com/assay-project/assay/discovery/local"
-	"github.com/assay-project/assay/internal/fleet/offline"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 )
-
-// featuresDir is the directory for features from administrators, which the worker reads.
-const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
 
 // unnamedNode is the name in a NodeFeature of a machine whose files contain no name.
 const unnamedNode = "node"
 
 type scanFlags struct {
+	machine  machineFlags
 	settings settingFlags
 	rules    []string
 	archive  string
@@ -54,7 +47,10 @@ func newScan() *cobra.Command {
 With --root or --archive it shows another machine by its files alone: features that the files do not contain are absent, such as the
 capabilities of an x86 processor, which are not in its files.
 
-A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`,
+A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.
+
+If a part of the machine does not answer within --timeout, it shows nothing and exits with 1: an answer that leaves it out would be
+that of another machine.`,
 		Example: `  assay scan
   assay scan kernel.version 'cpu.*'
   assay scan -o nodefeature > node.yaml
@@ -67,6 +63,7 @@ A PATTERN is the name of a feature; * matches any characters: pci.*, cpu.cpuid.`
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host name by default")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep running and show changes")
 	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
+	f.machine.register(cmd.Flags())
 	f.settings.register(cmd.Flags())
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
 	return cmd
@@ -78,9 +75,11 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 		return err
 	}
 	runner := discovery.NewRunner(h, hostSources(), discovery.Everything)
-	report := runner.Run(cmd.Context())
+	report, err := f.machine.complete(cmd.Context(), runner, cmd.ErrOrStderr(), cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
 	name := cmp.Or(f.node, h.System.NodeName(), unnamedNode)
-	f.problems(cmd.ErrOrStderr(), report)
 	if len(f.rules) > 0 {
 		return f.evaluate(cmd, name, report)
 	}
@@ -128,47 +127,6 @@ func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
 		return host.Host{}, fmt.Errorf("%s: %w", f.archive, err)
 	}
 	return h, nil
-}
-
-// discoverHost discovers the features of this host.
-func discoverHost(ctx context.Context, node string) (string, *discovery.Report) {
-	h := host.Real(host.Paths{NodeName: node})
-	return h.System.NodeName(), discovery.Run(ctx, h, hostSources())
-}
-
-// localInput returns the input of rules for this machine, as if its worker published the report.
-func localInput(policy offline.Policy, node string, report *discovery.Report) rules.Input {
-	list := []offline.Published{offline.Local(policy, node, &report.Features, report.Labels)}
-	return offline.New(policy, offline.Objects{Published: list}).Input(node)
-}
-
-func hostSources() []discovery.Source {
-	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
-}
-
-// maxDenied is the maximum number of files that the note about missing privileges names.
-const maxDenied = 3
-
-// problems prints the problems of the discovery. It prints a missing privilege only once.
-func (f *scanFlags) problems(w io.Writer, report *discovery.Report) {
-	var denied []string
-	for _, p := range report.Problems {
-		var file *fs.PathError
-		if errors.Is(p.Err, os.ErrPermission) && errors.As(p.Err, &file) {
-			denied = append(denied, printable(file.Path))
-			continue
-		}
-		fmt.Fprintln(w, "note:", printable(p.String()))
-	}
-	if len(denied) > 0 {
-		slices.Sort(denied)
-		names := denied[:min(len(denied), maxDenied)]
-		if len(names) < len(denied) {
-			names = append(slices.Clip(names), "…")
-		}
-		fmt.Fprintf(w, "note: only root can read %s; the worker, which runs as user 65532, cannot either: %s\n",
-			clip.Count(len(denied), "file"), strings.Join(names, ", "))
-	}
 }
 
 func (f *scanFlags) evaluate(cmd *cobra.Command, name string, report *discovery.Report) error {

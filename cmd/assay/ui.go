@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules"
@@ -30,6 +31,7 @@ import (
 
 type uiFlags struct {
 	worldFlags
+	machine machineFlags
 	local   bool
 	open    bool
 	address string
@@ -55,6 +57,7 @@ users who must not see the features of all nodes.`,
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	cmd.Flags().BoolVar(&f.local, "local", false, "show this machine; it needs no cluster")
+	f.machine.register(cmd.Flags())
 	cmd.Flags().BoolVar(&f.open, "open", false, "open the first page in the browser")
 	cmd.Flags().StringVar(&f.address, "address", ui.DefaultAddress, "address of the loopback interface to listen on; port 0: any free port")
 	return cmd
@@ -124,7 +127,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	var notes strings.Builder
 	reading := *f
 	reading.notes = func() io.Writer { return &notes }
-	w, err := reading.readAll(ctx)
+	w, err := reading.readAll(ctx, f.notes())
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +211,8 @@ func (w *world) workers(ctx context.Context) (map[string]doctor.WorkerFault, err
 	return doctor.WorkerFaults(ctx, c, w.own, w.nodes)
 }
 
-// readAll reads the cluster, the files or this machine.
-func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
+// readAll reads the cluster, the files or this machine, and prints to progress what it waits for.
+func (f *uiFlags) readAll(ctx context.Context, progress io.Writer) (*world, error) {
 	if !f.local {
 		return f.load(ctx, want{nodes: true, features: true, devices: true, rules: true, partial: true})
 	}
@@ -221,9 +224,13 @@ func (f *uiFlags) readAll(ctx context.Context) (*world, error) {
 		return nil, err
 	}
 	clear(w.nodes)
-	name, report := discoverHost(ctx, "")
+	h := host.Real(host.Paths{})
+	report, err := f.machine.discover(ctx, h, progress, f.notes())
+	if err != nil {
+		return nil, err
+	}
 	w.where = "this machine"
-	w.objects.Published = []offline.Published{offline.Local(w.policy(), name, &report.Features, report.Labels)}
+	w.objects.Published = []offline.Published{offline.Local(w.policy(), h.System.NodeName(), &report.Features, report.Labels)}
 	w.settle(f.notes())
 	return w, nil
 }
