@@ -185,8 +185,8 @@ func (o *Outcome) Faulty() (out []RuleOutcome) {
 	return out
 }
 
-// Sets returns the objects that were evaluated, in evaluation order.
-func (o *Outcome) Sets() []*RuleSet { return o.program.sets }
+// Program returns the rules that were evaluated.
+func (o *Outcome) Program() *Program { return o.program }
 
 // Matched calls f with the name of each object of which at least one rule matched.
 func (o *Outcome) Matched(f func(object string)) {

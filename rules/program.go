@@ -93,6 +93,7 @@ func Link(opt Options, sets ...*RuleSet) *Program {
 		}
 	}
 	p.reads = facts.SortedKeys(reads)
+	p.followDevices()
 	return p
 }
 

@@ -45,6 +45,7 @@ type rule struct {
 	readsVars     bool // reads variables of its object
 	readsNode     bool // reads the node's name or metadata
 	readsElements bool // reads the elements that its matchers matched
+	readsDevices  bool // reads devices of DRA drivers, or outputs of a rule that does; set by Link on a copy
 }
 
 // matchesAll reports whether a rule has no matchers.

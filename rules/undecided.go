@@ -11,9 +11,10 @@ import (
 	"github.com/assay-project/assay/rules/lang/match"
 )
 
-// doubt holds what rules of one evaluation could have set if it were known whether they match.
+// doubt holds what some rules may set, for example those of one evaluation of which it is unknown whether they match.
 type doubt struct {
 	names    map[string]bool // labels and variables, as in rule.matched
+	sets     []*RuleSet      // whose variables they may set
 	features []string        // that they derive
 	open     bool            // they may set any name
 }
@@ -33,6 +34,9 @@ func (d *doubt) add(r *rule) {
 	}
 	d.open = d.open || r.varsTemplate != nil || r.labelsTemplate != nil || len(r.actions) > 0
 	d.features = append(d.features, r.derives...)
+	if (len(r.vars) > 0 || r.varsTemplate != nil || len(r.actions) > 0) && !slices.Contains(d.sets, r.set) {
+		d.sets = append(d.sets, r.set)
+	}
 }
 
 // affects reports whether a rule reads what is in doubt.
@@ -44,7 +48,7 @@ func (d *doubt) affects(r *rule) bool {
 		return true
 	}
 	switch {
-	case r.readsVars || r.allMatched:
+	case r.allMatched || r.readsVars && slices.Contains(d.sets, r.set):
 		return true
 	case r.readsMatched:
 		return d.open || slices.ContainsFunc(r.matchedNames, func(name string) bool { return d.names[name] })

@@ -141,3 +141,25 @@ func TestARequirementOnAnUnreadSourceIsNotMet(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherObjectsVariablesLeaveNoDoubt: the labels of a rule that reads a variable of its own object were kept without a time limit, because a
+// rule of another object reads a source that the worker has not read.
+func TestAnotherObjectsVariablesLeaveNoDoubt(t *testing.T) {
+	compile := func(name, text string) *rules.RuleSet {
+		spec := &nfdv1alpha1.NodeFeatureRuleSpec{}
+		if err := yaml.UnmarshalStrict([]byte(text), &spec.Rules); err != nil {
+			t.Fatal(err)
+		}
+		set, report := rules.CompileSpec(name, spec, rules.Options{})
+		if !report.OK() {
+			t.Fatal(report.Errors)
+		}
+		return set
+	}
+	unread := compile("a", `[{name: r, vars: {gpu: "1"}, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: Exists}}}]}]`)
+	known := compile("b", `[{name: set, vars: {x: "1"}}, {name: read, labels: {x.y/a: "{x}"}}]`)
+	o := rules.Link(rules.Options{}, unread, known).Eval(unreadInput("pci"))
+	if got := o.Labels()["x.y/a"]; got != "1" || o.Undecided(keys.Label, "x.y/a", func(*rules.RuleSet) bool { return true }) {
+		t.Errorf("label %q; its value is unknown: %t", got, got != "1")
+	}
+}

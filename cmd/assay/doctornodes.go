@@ -229,7 +229,7 @@ func (w *world) unexplained(ctx context.Context, program *rules.Program, list []
 			node = d.node
 			report = w.report(ctx, w.nodes[node])
 		}
-		if w.hold(report, program.Sets(), node, d.kind, d.key, d.wanted == "none") == nil {
+		if w.hold(report, program, node, d.kind, d.key, d.wanted == "none") == nil {
 			out = append(out, d)
 		}
 	}

@@ -177,7 +177,7 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if by := strings.Join(k.Managers, ", "); by != "" {
 		k.Why += ", set by " + by
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Sets(), e.outcome.Node, k.Kind, k.Key, false)
+	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key, false)
 	if k.Hold != nil || e.outcome.Failed != nil {
 		return
 	}
@@ -235,7 +235,7 @@ func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 		k.Why = fmt.Sprintf("written by Assay; nothing is written on the Node while %s fails", failed.Ref)
 		return k
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Sets(), e.outcome.Node, k.Kind, k.Key, true)
+	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key, true)
 	why := undecided(e.input, e.outcome, f.kind, f.key)
 	switch {
 	case k.Hold != nil:

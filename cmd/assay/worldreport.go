@@ -45,13 +45,11 @@ func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) str
 }
 
 // hold returns why the controller leaves a key of a node as it is, nil if it reports nothing. Removed is set if it would remove the key.
-func (w *world) hold(r *held.Report, sets []*rules.RuleSet, node string, kind keys.Kind, key string, removed bool) *held.Hold {
+func (w *world) hold(r *held.Report, program *rules.Program, node string, kind keys.Kind, key string, removed bool) *held.Hold {
 	if h := r.Of(kind, key, removed, w.orphan(node)); h != nil {
 		return h
 	}
-	if slices.ContainsFunc(sets, func(s *rules.RuleSet) bool {
-		return s.MayGive(kind, key) && (s.ReadsOthers() || slices.ContainsFunc(s.Reads(), facts.IsDevices))
-	}) {
+	if program.ReadsDevices(kind, key, func(*rules.RuleSet) bool { return true }) {
 		return r.Devices()
 	}
 	return nil

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,9 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -40,6 +44,54 @@ func TestACountOverTwoPoolsStaysAfterARestart(t *testing.T) {
 			held := len(p.say) == 1 && p.say[0].Reason == hold.Devices && strings.Contains(p.say[0].Message, "label vendor.io/gpus")
 			if want := tc.want == "vendor.io/new"; held != want {
 				t.Errorf("Events %v", p.say)
+			}
+		})
+	}
+}
+
+// TestAKeyThatDependsOnNoDevicesIsNotHeldForThem: after a restart, the labels of a rule that reads no devices kept old values for ten minutes,
+// because another rule of the same object reads some.
+func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
+	term := func(feature, element string) nfdv1alpha1.FeatureMatcher {
+		return nfdv1alpha1.FeatureMatcher{{Feature: feature, MatchExpressions: &nfdv1alpha1.MatchExpressionSet{element: {Op: nfdv1alpha1.MatchExists}}}}
+	}
+	devices := nfdv1alpha1.Rule{Labels: M{"v.io/gpus": "1"}, Vars: M{"gpu": "1"}, MatchFeatures: term("dra.device", "device.name")}
+	for name, tc := range map[string]struct {
+		object []nfdv1alpha1.Rule // the one that gave v.io/a=old
+		other  []nfdv1alpha1.Rule // of an object that is evaluated before it
+		want   bool               // v.io/a depends on devices
+	}{
+		"AnotherRuleReadsThem":         {[]nfdv1alpha1.Rule{devices, {Labels: M{"v.io/a": "new"}}}, nil, false},
+		"ItsRuleReadsThem":             {[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "new"}, MatchFeatures: term("dra.device", "device.name")}}, nil, true},
+		"ItsExpressionReadsThem":       {[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "{@dra.device.len()}"}}}, nil, true},
+		"ReadsALabelOfSuchARule":       {[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "new"}, MatchFeatures: term("rule.matched", "v.io/gpus")}}, []nfdv1alpha1.Rule{devices}, true},
+		"ReadsAnotherLabel":            {[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "new"}, MatchFeatures: term("rule.matched", "v.io/b")}}, []nfdv1alpha1.Rule{devices}, false},
+		"ReadsAVariableOfSuchARule":    {[]nfdv1alpha1.Rule{devices, {Labels: M{"v.io/a": "{gpu}"}}}, nil, true},
+		"ReadsAVariableOfItsOwnObject": {[]nfdv1alpha1.Rule{{Vars: M{"x": "1"}}, {Labels: M{"v.io/a": "{x}"}}}, []nfdv1alpha1.Rule{devices}, false},
+		"AnotherRuleHasATemplate": {[]nfdv1alpha1.Rule{
+			{LabelsTemplate: "{{range .dra.device}}{{.name}}=1\n{{end}}", MatchFeatures: term("dra.device", "device.name")}, {Labels: M{"v.io/a": "new"}}}, nil, true},
+		"AnotherObjectReadsThem": {[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "new"}}}, []nfdv1alpha1.Rule{devices}, false},
+		"AnotherObjectSetsItBecauseOfThem": {
+			[]nfdv1alpha1.Rule{{Labels: M{"v.io/a": "old"}}}, []nfdv1alpha1.Rule{{Labels: M{"v.io/a": "{@dra.device.len()}"}}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, o := newPass(t)
+			program := rules.Link(rules.Options{}, compiled(t, "before", tc.other...), compiled(t, "gave", tc.object...))
+			if strings.HasPrefix(name, "AnotherObjectSetsIt") {
+				program = rules.Link(rules.Options{}, compiled(t, "gave", tc.object...), compiled(t, "later", tc.other...))
+			}
+			none := facts.FromPools(nil, nil)
+			o.Outcome, o.Active = program.Eval(rules.Input{Facts: none}), NewActive(1, program, "")
+			o.Past = &record.Record{Whole: true}
+			for id, g := range o.Active.Givers {
+				o.Past.Put(id, &record.Entry{Name: g.Name, Rolled: g.Print, Keys: map[record.Key]bool{record.KeyOf(keys.Label, "v.io/a"): g.Name == "gave"}})
+			}
+			p.Features.DevicesUnseen = time.Minute
+			state := plan.State{Labels: M{"v.io/a": "before"}, Annotations: M{nfdv1alpha1.FeatureLabelsAnnotation: "v.io/a"}}
+			in := plan.Compute(state, plan.Desired{Labels: o.Outcome.Labels()}, plan.Policy{})
+			got := unseenDevices(p.know(in), in).Plan
+			if held := !slices.Contains(stepKeys(got), "v.io/a"); held != tc.want {
+				t.Errorf("v.io/a is held: %t, want %t; rules give %v", held, tc.want, o.Outcome.Labels())
 			}
 		})
 	}

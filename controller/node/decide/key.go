@@ -29,7 +29,7 @@ type Key struct {
 	Given, GivenOld, GivenNew bool `json:",omitzero"`
 	// Elsewhere is set if an active object other than the Givers names the key.
 	Elsewhere bool `json:",omitzero"`
-	// Devices is set if one of the Givers reads devices of DRA drivers.
+	// Devices is set if a rule of the Givers, or of an object that now sets or deletes the key, makes the key depend on devices of DRA drivers.
 	Devices bool `json:",omitzero"`
 	// Undecided is set if the value that the key should have is unknown, because the worker has not read a source since the node booted.
 	Undecided bool `json:",omitzero"`
@@ -111,7 +111,7 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 	if s.Op == plan.Remove && s.Takes() {
 		k.Elsewhere = o.namedElsewhere(s, k.Givers)
 	}
-	k.Devices = s.Takes() && slices.ContainsFunc(k.Givers, o.readsDevices)
+	k.Devices = s.Takes() && o.readsDevices(s, k)
 	return k
 }
 
@@ -166,10 +166,13 @@ func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
 	return s.Takes() && s.Kind == keys.Label && gave(record.Requested) && o.Facts.MayHaveLabel(label)
 }
 
-// readsDevices reports whether an object reads devices of DRA drivers, or what other objects give.
-func (o *Origins) readsDevices(g record.Giver) bool {
-	set := o.Active.Sets[g.ID]
-	return set != nil && (set.ReadsOthers() || slices.ContainsFunc(set.Reads(), facts.IsDevices))
+// readsDevices reports whether a key may depend on devices of DRA drivers: by a rule of an object that gave it, or that sets or deletes it now.
+func (o *Origins) readsDevices(s plan.Step, k Key) bool {
+	deleters := o.Outcome.Deleters(s.Kind, s.Key)
+	return o.Outcome.Program().ReadsDevices(s.Kind, s.Key, func(set *rules.RuleSet) bool {
+		id := set.ID()
+		return id == k.By.ID || slices.ContainsFunc(k.Givers, func(g record.Giver) bool { return g.ID == id }) || slices.Contains(deleters, set)
+	})
 }
 
 // overruled reports whether an object that is new or has changed since the last pass sets or deletes a key.
