@@ -109,7 +109,7 @@ func (r *Runner) discover(ctx context.Context, e *entry, earlier []*entry, poll 
 	reading, cancel := r.reads(ctx, timeout)
 
 	done, left := make(chan outcome, 1), make(chan struct{})
-	seen := seenBy(e.Source, earlier)
+	seen := r.seenBy(e.Source, earlier)
 	before, h := e.glance, r.host.WithContext(reading)
 	go func() {
 		defer cancel()

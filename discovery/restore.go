@@ -22,7 +22,7 @@ func (r *Runner) Restore(features *nfdv1alpha1.Features, labels map[string]strin
 	r.kept, r.fresh = labels, true
 }
 
-// inDomain returns the features of one source.
+// inDomain returns the features that one source found.
 func inDomain(f *nfdv1alpha1.Features, domain string) nfdv1alpha1.Features {
 	return nfdv1alpha1.Features{
 		Flags: ofDomain(f.Flags, domain), Attributes: ofDomain(f.Attributes, domain), Instances: ofDomain(f.Instances, domain),
@@ -32,7 +32,7 @@ func inDomain(f *nfdv1alpha1.Features, domain string) nfdv1alpha1.Features {
 func ofDomain[V any](sets map[string]V, domain string) map[string]V {
 	out := map[string]V{}
 	for name, set := range sets {
-		if strings.HasPrefix(name, domain+".") {
+		if strings.HasPrefix(name, domain+".") && !nfdv1alpha1.DescribesPublication(name) {
 			out[name] = set
 		}
 	}

@@ -81,6 +81,8 @@ type Runner struct {
 	host    host.Host
 	sources []*entry
 	timeout time.Duration
+	// boot is the ID of the boot; empty: unknown.
+	boot string
 	// last is the last report, which is returned again if nothing has changed.
 	last *Report
 	// slow is set while Complete runs: it is called with the name of a source that takes longer than timeout, and then waited for.
@@ -155,6 +157,7 @@ func (r *Runner) run(ctx context.Context, names []string, poll bool) *Report {
 	report := &Report{Took: map[string]time.Duration{}, Changed: r.fresh}
 	r.fresh = false
 	found, lost := r.checkMounts(report)
+	report.Changed = r.checkBoot(report) || report.Changed
 	if found {
 		names, poll = nil, false
 	}
@@ -203,7 +206,7 @@ func (r *Runner) checkMounts(report *Report) (found, lost bool) {
 	return len(missing) < len(before), lost
 }
 
-// published merges the features of the selected sources, and names those that have not been read.
+// published merges the features of the selected sources, and adds the boot and the sources that have not been read.
 func (r *Runner) published() nfdv1alpha1.Features {
 	features := emptyFeatures()
 	for _, e := range r.sources {
@@ -211,6 +214,7 @@ func (r *Runner) published() nfdv1alpha1.Features {
 			merge(&features, &e.last.Features)
 		}
 	}
+	r.nameBoot(&features)
 	nameUnread(&features, r.sources)
 	return features
 }
@@ -257,8 +261,8 @@ func priority(s Source) int {
 
 func emptyFeatures() nfdv1alpha1.Features { return NewResult().Features }
 
-// seenBy returns the features of the preceding sources for a Deriver; nothing for other sources.
-func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
+// seenBy returns the features of the preceding sources, and the boot, for a Deriver; nothing for other sources.
+func (r *Runner) seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	if _, ok := s.(Deriver); !ok {
 		return nil
 	}
@@ -266,6 +270,7 @@ func seenBy(s Source, earlier []*entry) *nfdv1alpha1.Features {
 	for _, e := range earlier {
 		merge(&found, &e.last.Features)
 	}
+	r.nameBoot(&found)
 	nameUnread(&found, earlier)
 	return &found
 }

@@ -32,7 +32,7 @@ func withReady(r *Reconciler) {
 func ofBoot(boot string, elements M) *nodefeature.NodeFeature {
 	features := map[string]facts.Feature{"test.attr": {Attributes: facts.NewAttributes(elements)}}
 	if boot != "" {
-		features[facts.BootFeature] = facts.Feature{Attributes: facts.NewAttributes(M{facts.BootElement: boot})}
+		features[nfdv1alpha1.BootFeature] = facts.Feature{Attributes: facts.NewAttributes(M{nfdv1alpha1.BootElement: boot})}
 	}
 	return published("n", features)
 }

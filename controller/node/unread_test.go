@@ -14,7 +14,7 @@ import (
 
 // withUnread returns the worker's object of a boot, in which sources have not been read.
 func withUnread(boot string, features map[string]facts.Feature, labels M, sources ...string) *nodefeature.NodeFeature {
-	all := maps.Clone(attributes(facts.BootFeature, M{facts.BootElement: boot}))
+	all := maps.Clone(attributes(nfdv1alpha1.BootFeature, M{nfdv1alpha1.BootElement: boot}))
 	maps.Copy(all, features)
 	if len(sources) > 0 {
 		all[nfdv1alpha1.UnreadFeature] = facts.Feature{Flags: facts.NewFlags(sources...)}

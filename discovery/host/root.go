@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// bootID identifies the current boot of a machine, see random(4).
-const bootID = "proc/sys/kernel/random/boot_id"
+// BootID is the file that identifies the current boot of a machine, see random(4).
+const BootID = "proc/sys/kernel/random/boot_id"
 
 // Root returns the machine whose root directory is dir, and whether it is this one, as in a debugging pod that mounts the node's root:
 // then both have the same boot ID. Of another machine, or an unpacked image, nothing is known but its files: what this program learns
 // from system calls and instructions is not about it. The node has the given name, or that in /etc/hostname.
 func Root(dir, node string) (h Host, this bool) {
 	h = Real(Paths{Root: dir, NodeName: node})
-	theirs, err := h.ReadAttribute(bootID)
-	ours, ourErr := Real(Paths{}).ReadAttribute(bootID)
+	theirs, err := h.ReadAttribute(BootID)
+	ours, ourErr := Real(Paths{}).ReadAttribute(BootID)
 	if filepath.Clean(dir) == "/" || err == nil && ourErr == nil && theirs == ours && ours != "" {
 		return h, true
 	}

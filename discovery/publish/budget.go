@@ -13,8 +13,8 @@ import (
 const DefaultMaxBytes = 256 << 10
 
 // dropOrder lists the features that are dropped first if a node exceeds the budget: large and rarely used ones first. Features that
-// are not listed are dropped last, largest first. A feature is dropped as a whole, since a rule that counts devices would be wrong
-// for an incomplete list. Labels are only dropped beyond half of the budget, which is more than a Node can hold.
+// are not listed are dropped last, largest first; those that describe the publication never are. A feature is dropped as a whole, since a
+// rule that counts devices would be wrong for an incomplete list. Labels are only dropped beyond half of the budget, which is more than a Node can hold.
 var dropOrder = []string{
 	"network.virtual",
 	"kernel.enabledmodule",
@@ -108,7 +108,9 @@ func candidates(sizes map[string]int) []string {
 		}
 	}
 	rest := slices.Collect(maps.Keys(sizes))
-	rest = slices.DeleteFunc(rest, func(name string) bool { return slices.Contains(dropOrder, name) })
+	rest = slices.DeleteFunc(rest, func(name string) bool {
+		return slices.Contains(dropOrder, name) || nfdv1alpha1.DescribesPublication(name)
+	})
 	slices.SortFunc(rest, func(a, b string) int {
 		if sizes[a] != sizes[b] {
 			return sizes[b] - sizes[a]

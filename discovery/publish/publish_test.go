@@ -470,9 +470,9 @@ func TestNoBytesAreNoFeatures(t *testing.T) {
 	}
 }
 
-// TestLargerUnknownFeaturesGoFirst: among unlisted features, the largest is dropped first, then by name.
+// TestLargerUnknownFeaturesGoFirst: among unlisted features, the largest is dropped first, then by name. What describes the publication stays.
 func TestLargerUnknownFeaturesGoFirst(t *testing.T) {
-	got := candidates(map[string]int{"site.small": 1, "site.large": 9, "site.also-large": 9, "kernel.config": 2})
+	got := candidates(map[string]int{"site.small": 1, "site.large": 9, "site.also-large": 9, "kernel.config": 2, "system.boot": 5, "source.unread": 3})
 	want := []string{"kernel.config", "site.also-large", "site.large", "site.small"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

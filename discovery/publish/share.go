@@ -38,11 +38,11 @@ const (
 // notShared lists features that are published inline independent of their size, and why. A name that ends in a dot matches all
 // features with this prefix.
 var notShared = map[string]string{
-	"network.virtual": "interfaces come and go with pods",
-	"system.name":     "names one node",
-	"system.boot":     "names one boot of one node",
-	"source.unread":   "lasts until the sources of one node have answered",
-	"local.":          "files of an administrator or a device plugin may hold anything, including serial numbers and times",
+	"network.virtual":         "interfaces come and go with pods",
+	"system.name":             "names one node",
+	nfdv1alpha1.BootFeature:   "names one boot of one node",
+	nfdv1alpha1.UnreadFeature: "lasts until the sources of one node have answered",
+	"local.":                  "files of an administrator or a device plugin may hold anything, including serial numbers and times",
 }
 
 func shareable(feature string) bool {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
 
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
@@ -22,14 +21,7 @@ const (
 	NameFeature      = "system.name"
 	DMIFeature       = "system.dmiid"
 	TPMFeature       = "system.tpm"
-	BootFeature      = "system.boot"
 )
-
-// BootElement is the element of BootFeature with the ID of the boot.
-const BootElement = "id"
-
-// bootFile is explained at boot.
-const bootFile = "proc/sys/kernel/random/boot_id"
 
 // labels are the elements of os-release that become labels.
 var labels = []string{"ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor"}
@@ -63,7 +55,6 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 	}
 	dmi(&r, h)
 	tpm(&r, h)
-	boot(&r, h)
 	return r, nil
 }
 
@@ -114,29 +105,6 @@ func tpm(r *discovery.Result, h host.Host) {
 		}
 	}
 	r.Attributes(TPMFeature, attributes)
-}
-
-// boot reads the ID that the kernel makes up when it boots, see random(4). The kubelet reports the same one on the Node, so that
-// the controller can tell features of this boot from those of the last one.
-func boot(r *discovery.Result, h host.Host) {
-	id, err := h.ReadAttribute(bootFile)
-	switch {
-	case err != nil:
-		r.Problem(host.Present(err))
-	case strings.Trim(strings.ToLower(id), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || id == "":
-		r.Problem(discovery.NotA("boot ID", bootFile, id))
-	default:
-		r.Attributes(BootFeature, map[string]string{BootElement: id})
-	}
-}
-
-// BootID returns the ID of the boot of a host, or an empty string if it is unknown.
-func BootID(h host.Host) string {
-	id, err := h.ReadAttribute(bootFile)
-	if err != nil {
-		return ""
-	}
-	return id
 }
 
 // osRelease reads os-release(5): /etc/os-release, or the vendor's copy if that does not exist.

@@ -22,7 +22,6 @@ import (
 	"github.com/assay-project/assay/discovery"
 	discoveryhost "github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
-	"github.com/assay-project/assay/discovery/system"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/internal/worker/start"
 )
@@ -171,14 +170,22 @@ func (k *worker) facts() nfdv1alpha1.Features {
 // rediscovery is the interval in which sources that have failed are tried again.
 const rediscovery = time.Minute
 
+// host returns the machine on which the worker runs, of which no more is known than its boot. Its file systems are mounted.
+func (k *worker) host() discoveryhost.Host {
+	tree := discoveryhost.NewTree()
+	tree.AddFile("proc/version", nil)
+	tree.AddDir("sys/devices")
+	tree.AddFile(discoveryhost.BootID, []byte(k.facts().Attributes[nfdv1alpha1.BootFeature].Elements[nfdv1alpha1.BootElement]))
+	return discoveryhost.Host{FS: tree}
+}
+
 // discover runs the sources when the host has changed, and hands what they find to the publisher, as the worker does.
 func (k *worker) discover(ctx context.Context, all []discovery.Source, stored start.Stored) {
-	runner := discovery.NewRunner(discoveryhost.Host{}, all, discovery.Everything)
+	runner := discovery.NewRunner(k.host(), all, discovery.Everything)
 	first := start.New(slog.New(slog.DiscardHandler))
-	boot := func() string { return k.facts().Attributes[system.BootFeature].Elements[system.BootElement] }
 	var names []string
 	for found := false; ctx.Err() == nil; {
-		report, complete := first.Settle(ctx, runner, runner.Run(ctx, names...), boot, stored)
+		report, complete := first.Settle(ctx, runner, runner.Run(ctx, names...), stored)
 		if complete && (report.Changed || !found) {
 			found = true
 			select {

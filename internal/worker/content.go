@@ -27,10 +27,11 @@ func (w *Worker) content(r *discovery.Report) (publish.Content, []string) {
 	return publish.Content{Features: f, Labels: labels}, problems
 }
 
-// withhold deletes features by name. A trailing * matches any suffix.
+// withhold deletes features by name. A trailing * matches any suffix. What describes the publication stays: without it, the controller would
+// take what is withheld, or of an earlier boot, for what the node has.
 func withhold[V any](sets map[string]V, names []string) {
 	maps.DeleteFunc(sets, func(feature string, _ V) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
+		return !nfdv1alpha1.DescribesPublication(feature) && slices.ContainsFunc(names, func(name string) bool {
 			prefix, all := strings.CutSuffix(name, "*")
 			return feature == name || all && strings.HasPrefix(feature, prefix)
 		})

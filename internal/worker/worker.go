@@ -22,7 +22,6 @@ import (
 	"github.com/assay-project/assay/discovery/flap"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/publish"
-	"github.com/assay-project/assay/discovery/system"
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/config/workerconfig"
@@ -286,7 +285,7 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 		run = w.runner.Poll
 	}
 	report := run(ctx, names...)
-	report, complete := w.start.Settle(ctx, w.runner, report, func() string { return system.BootID(w.host) }, w.stored())
+	report, complete := w.start.Settle(ctx, w.runner, report, w.stored())
 	w.metrics.waitFor(w.start.Waiting())
 	took := time.Since(began)
 	w.metrics.discovered(took)

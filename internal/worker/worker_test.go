@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -130,4 +131,29 @@ func TestASuppressedElementIsAMetric(t *testing.T) {
 	publishes("e", "d", 1)
 	now = now.Add(time.Hour)
 	publishes("e", "e", 0)
+}
+
+// TestTheBootIsPublishedWhateverIsSelected: a new node with the start-up taint is opened only when the controller knows of which boot its
+// features are.
+func TestTheBootIsPublishedWhateverIsSelected(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{"proc/version": "", "sys/devices/x": "", "proc/sys/kernel/random/boot_id": "b1\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755), os.WriteFile(filepath.Join(root, name), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, config := range []string{
+		"core: {featureSources: [pci], labelSources: [pci]}", "core: {featureSources: []}", "core: {featureSources: [-system]}",
+		`core: {noPublishFeatures: ["system.*"]}`, `core: {noPublishFeatures: ["*"]}`,
+	} {
+		w, err := New(Options{HostRoot: root, HostPaths: "native", NodeName: "n1", ConfigFile: "/dev/null", Inline: config, ConfigDir: root, LogLevel: new(slog.LevelVar)},
+			slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, ok := w.discover(t.Context(), false)
+		if got := c.Features.Attributes["system.boot"].Elements["id"]; !ok || got != "b1" {
+			t.Errorf("%s: published: %t, system.boot is %q, want b1", config, ok, got)
+		}
+	}
 }

@@ -1,18 +1,13 @@
 package facts
 
-// BootFeature is the feature by which the worker reports which boot of the node it has examined, and BootElement its element.
-const (
-	BootFeature = "system.boot"
-	BootElement = "id"
-)
+import nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 
-// Boot returns the boot that a worker has examined; "": the facts do not say, since they are not of a worker of Assay, or it does not examine
-// the system.
+// Boot returns the boot that a worker has examined; "": the facts do not say, since they are not of a worker of Assay, or it cannot read it.
 func (f *Facts) Boot() string {
-	boot := f.Feature(BootFeature)
+	boot := f.Feature(nfdv1alpha1.BootFeature)
 	if boot == nil || boot.Attributes == nil {
 		return ""
 	}
-	id, _ := boot.Attributes.Get(BootElement)
+	id, _ := boot.Attributes.Get(nfdv1alpha1.BootElement)
 	return id
 }

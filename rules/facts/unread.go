@@ -39,8 +39,11 @@ func (f *Facts) MayHaveLabel(name string) bool {
 	return slices.Contains(unread, source) || !slices.ContainsFunc(f.Names(), func(feature string) bool { return domainOf(feature) == source })
 }
 
-// domainOf returns the source that finds a feature.
+// domainOf returns the source that finds a feature; empty: it describes the publication, which no source does.
 func domainOf(feature string) string {
+	if nfdv1alpha1.DescribesPublication(feature) {
+		return ""
+	}
 	domain, _, _ := strings.Cut(strings.ToLower(feature), ".")
 	return domain
 }

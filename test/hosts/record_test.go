@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/discovery/host"
@@ -69,7 +70,7 @@ func TestThisMachineCanBeRecorded(t *testing.T) {
 // withoutIdentity removes values that an archive must not contain.
 func withoutIdentity(r *discovery.Report) *discovery.Report {
 	delete(r.Features.Attributes, system.NameFeature)
-	delete(r.Features.Attributes, system.BootFeature)
+	delete(r.Features.Attributes, nfdv1alpha1.BootFeature)
 	for _, tag := range []string{"board_asset_tag", "chassis_asset_tag"} {
 		delete(r.Features.Attributes[system.DMIFeature].Elements, tag)
 	}

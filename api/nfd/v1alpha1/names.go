@@ -52,3 +52,16 @@ const RuleMatchedFeature = "rule.matched"
 // answered, or only failed. Features of these sources are unknown, not absent. It does not exist if there are none, and NFD's workers do not
 // publish it.
 const UnreadFeature = "source.unread"
+
+// BootFeature is the feature by which the worker reports on which boot of the node its features are, and BootElement its element, the ID that
+// the kubelet reports as status.nodeInfo.bootID. NFD's workers do not publish it.
+const (
+	BootFeature = "system.boot"
+	BootElement = "id"
+)
+
+// DescribesPublication reports whether a feature describes what a worker has published, and not the node. It belongs to no source: the worker
+// publishes it independent of the selected sources, and what is unknown while a source has not been read does not include it.
+func DescribesPublication(feature string) bool {
+	return strings.EqualFold(feature, BootFeature) || strings.EqualFold(feature, UnreadFeature)
+}

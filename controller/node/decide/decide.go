@@ -227,7 +227,7 @@ func (p *Pass) complete(d *Decision) {
 			d.Lost = append(d.Lost, s)
 		}
 	}
-	d.Written = append(append(p.sayUnmet(unmet), p.sayLoss(d.Plan)...), p.sayLate(late)...)
+	d.Written = append(append(p.sayUnmet(unmet), p.sayLoss(d.Plan)...), p.sayLate(d.Plan, late)...)
 }
 
 // key returns what is known about the key of a step.

@@ -61,7 +61,7 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 		return sourcesUnread(worker.Unread), false
 	}
 	if boot == "" {
-		return nil, false // not a worker of Assay, or it does not examine the system
+		return nil, false // not a worker of Assay, or it cannot read the boot ID
 	}
 	if now := p.Node.Status.NodeInfo.BootID; now != "" && now != boot {
 		if missing := worker.MissingSets; missing != "" {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -36,18 +37,31 @@ func (p *Pass) open(in *plan.Plan) (out *plan.Plan, late bool, again time.Durati
 	return in.WithoutTaint(startup.Key), true, 0
 }
 
-// sayLate reports that a node is open although it is not known to be ready.
-func (p *Pass) sayLate(late bool) []Event {
+// sayLate reports that a plan opens a node although it is not known to be ready.
+func (p *Pass) sayLate(in *plan.Plan, late bool) []Event {
 	if !late {
 		return nil
-	}
-	why := "its worker has not published features"
-	if ready := plan.StateOf(p.Node).Ready(); ready != nil && ready.Message != "" {
-		why = ready.Reason + ": " + ready.Message
 	}
 	return []Event{{
 		Type: corev1.EventTypeWarning, Reason: "StartupTaintTimeout",
 		Message: fmt.Sprintf("Removed the taint %s although the node is not ready %s after its creation: %s",
-			p.Settings.Startup.Key, p.Settings.Startup.FailOpenAfter, why),
+			p.Settings.Startup.Key, p.Settings.Startup.FailOpenAfter, p.whyUnready(in)),
 	}}
+}
+
+// whyUnready returns why a node is not ready: what its condition says after the plan, or why it has none.
+func (p *Pass) whyUnready(in *plan.Plan) string {
+	for _, s := range in.Steps {
+		if s.Kind == keys.Condition && s.Mark && s.Op != plan.Remove {
+			_, reason, message := keys.ParseCondition(s.New)
+			return reason + ": " + message
+		}
+	}
+	if ready := plan.StateOf(p.Node).Ready(); ready != nil && ready.Message != "" {
+		return ready.Reason + ": " + ready.Message
+	}
+	if p.Features.Worker != nil {
+		return "its worker does not publish the boot ID (feature " + nfdv1alpha1.BootFeature + "): it is not a worker of Assay, or cannot read it"
+	}
+	return "its worker has not published features"
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/publish"
-	"github.com/assay-project/assay/discovery/system"
 )
 
 const (
@@ -73,9 +73,8 @@ type Stored func(ctx context.Context) (*publish.Stored, error)
 
 // Settle reports whether a report of a Runner can be published, and returns it. A worker that has just started waits for each source,
 // because without a source's features the node would lose labels. Of the sources that do not answer in time, or that fail, it adds what an
-// earlier worker found since the node booted. Without a function that returns what is stored, it adds nothing. boot returns the ID of the boot,
-// empty if it is unknown.
-func (s *Start) Settle(ctx context.Context, runner *discovery.Runner, r *discovery.Report, boot func() string, stored Stored) (*discovery.Report, bool) {
+// earlier worker found since the node booted. Without a function that returns what is stored, it adds nothing.
+func (s *Start) Settle(ctx context.Context, runner *discovery.Runner, r *discovery.Report, stored Stored) (*discovery.Report, bool) {
 	if s.over {
 		return r, true
 	}
@@ -87,7 +86,7 @@ func (s *Start) Settle(ctx context.Context, runner *discovery.Runner, r *discove
 		return r, false
 	}
 	if len(r.Unfound) > 0 && stored != nil {
-		kept, err := s.restore(ctx, runner, boot(), stored)
+		kept, err := s.restore(ctx, runner, bootOf(&r.Features), stored)
 		if s.err = err; err != nil {
 			s.until = time.Now().Add(retry)
 			s.log.Warn("Cannot read the published features, which contain those of sources that did not answer; retrying", "sources", r.Unfound, "in", retry, "error", err)
@@ -107,7 +106,7 @@ func (s *Start) restore(ctx context.Context, runner *discovery.Runner, boot stri
 	if stored == nil || err != nil {
 		return false, err
 	}
-	if boot == "" || stored.Features.Attributes[system.BootFeature].Elements[system.BootElement] != boot {
+	if boot == "" || bootOf(&stored.Features) != boot {
 		return false, nil
 	}
 	if err := errors.Join(stored.Unread...); err != nil && time.Since(s.began) < unreadPatience {
@@ -118,4 +117,9 @@ func (s *Start) restore(ctx context.Context, runner *discovery.Runner, boot stri
 	}
 	runner.Restore(&stored.Features, stored.Labels)
 	return true, nil
+}
+
+// bootOf returns the boot that features are of; empty: unknown.
+func bootOf(f *nfdv1alpha1.Features) string {
+	return f.Attributes[nfdv1alpha1.BootFeature].Elements[nfdv1alpha1.BootElement]
 }
