@@ -68,7 +68,10 @@ func (c *Client) NodeWrites(ctx context.Context) (*admissionregistrationv1.Valid
 // Definition returns a CustomResourceDefinition.
 func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
-	return *out, err
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
 }
 
 // FeatureObjects returns the metadata of all NodeFeatures that refer to a node.

@@ -50,13 +50,16 @@ func IsForbidden(err error) bool {
 	return errors.As(err, &f)
 }
 
+// get returns an object, and nil with an error: nothing can be read of an object that does not exist or cannot be read.
 func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
 	out := new(T)
-	err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out)
-	if IsNotFound(err) {
+	switch err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out); {
+	case IsNotFound(err):
 		return nil, fmt.Errorf("%s %q %w", kind(path), name, err)
+	case err != nil:
+		return nil, err
 	}
-	return out, err
+	return out, nil
 }
 
 // listIfAny returns no objects if the cluster does not have the kind.

@@ -54,6 +54,7 @@ type examination struct {
 
 	deployments []appsv1.Deployment
 	daemonSets  []appsv1.DaemonSet
+	missing     []string // CustomResourceDefinitions that do not exist
 }
 
 // Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does not change the cluster. If namespace is empty, Examine searches all
@@ -61,11 +62,12 @@ type examination struct {
 // examined at all.
 func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...Check) ([]Finding, error) {
 	e := &examination{c: c, namespace: namespace}
-	if err := e.installation(ctx); err != nil {
+	if err := e.workloads(ctx); err != nil {
 		return nil, err
 	}
 	e.definitions(ctx)
-	if len(e.deployments)+len(e.daemonSets) == 0 {
+	e.installation()
+	if !e.installed() {
 		return e.sorted(), nil // other checks would only report consequences
 	}
 	checks := []func(context.Context) error{
@@ -80,7 +82,11 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 		})
 	}
 	for _, check := range checks {
-		if err := check(ctx); err != nil {
+		err := check(ctx)
+		if cluster.IsNotFound(err) && len(e.missing) > 0 {
+			continue // a consequence of the missing definitions, which are a finding
+		}
+		if err != nil {
 			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
 		}
 	}
@@ -102,23 +108,31 @@ func (e *examination) ok(check, format string, args ...any) {
 	e.report(check, OK, fmt.Sprintf(format, args...), "")
 }
 
-// installation searches for the workloads of Assay.
-func (e *examination) installation(ctx context.Context) error {
-	var err error
+// installed reports whether the cluster has workloads of Assay.
+func (e *examination) installed() bool { return len(e.deployments)+len(e.daemonSets) > 0 }
+
+// workloads reads the workloads of Assay.
+func (e *examination) workloads(ctx context.Context) (err error) {
 	if e.deployments, err = e.c.Deployments(ctx, e.namespace, partOf); err != nil {
 		return err
 	}
-	if e.daemonSets, err = e.c.DaemonSets(ctx, e.namespace, partOf); err != nil {
-		return err
-	}
-	if len(e.deployments)+len(e.daemonSets) == 0 {
+	e.daemonSets, err = e.c.DaemonSets(ctx, e.namespace, partOf)
+	return err
+}
+
+// installation reports parts of Assay that are not installed.
+func (e *examination) installation() {
+	if !e.installed() {
 		where := "any namespace"
 		if e.namespace != "" {
 			where = "namespace " + e.namespace
 		}
-		e.report("installation", Error, fmt.Sprintf("Assay is not installed: no Deployment or DaemonSet in %s has the label %s", where, partOf),
-			"Install the chart: helm install assay charts/assay --namespace assay-system --create-namespace")
-		return nil
+		fix := "Install the chart: helm install assay charts/assay --namespace assay-system --create-namespace"
+		if len(e.missing) > 0 && !slices.Contains(e.missing, nfdDefinition) {
+			fix = "The definitions of Node Feature Discovery exist: install the chart as docs/install.md describes under \"Take over from Node Feature Discovery\""
+		}
+		e.report("installation", Error, fmt.Sprintf("Assay is not installed: no Deployment or DaemonSet in %s has the label %s", where, partOf), fix)
+		return
 	}
 	if len(e.part("controller")) == 0 {
 		e.absent("controller", "Deployment")
@@ -126,7 +140,6 @@ func (e *examination) installation(ctx context.Context) error {
 	if len(e.agents()) == 0 {
 		e.absent("worker", "DaemonSet")
 	}
-	return nil
 }
 
 func (e *examination) absent(part, kind string) {
