@@ -79,8 +79,8 @@ func (f *worldFlags) initBaseline(cmd *cobra.Command, name, selector string) err
 	if err != nil {
 		return err
 	}
-	if len(w.fleet.Names()) == 0 || len(wanted) > 0 && len(w.nodes) == 0 {
-		return errors.New("no node is selected")
+	if _, err := w.chosen(""); err != nil {
+		return err
 	}
 	p := baseline.Propose(name, wanted, w.fleet.BaselineNodes(false), w.opt.Mask.Hides)
 	for _, text := range p.Notes() {

@@ -39,8 +39,8 @@ func newDiff() *cobra.Command {
 A key that the controller keeps on a node although no rule sets it now is not added again by a rule that sets it, and is removed when the
 rule that set it, by the record of the controller, is changed or deleted.
 
-Exit codes: 0 nothing would change; 1 something would change, or the cluster would reject the files (the errors are printed); 2 the
-cluster or the files could not be read.`,
+Exit codes: 0 nothing would change; 1 something would change, the cluster would reject the files (the errors are printed), or a node or
+rule that you name does not exist; 2 the cluster or the files could not be read.`,
 		Example: `  assay diff rules.yaml
   assay diff rules/ --nodes 'n[1-20]'
   assay diff --remove old-rules`,
@@ -83,7 +83,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	note(cmd, broken)
 	names := w.fleet.Names()
 	if f.nodes != "" {
-		if names, err = chooseNodes(f.nodes, names); err != nil {
+		if names, err = w.chosen(f.nodes); err != nil {
 			return err
 		}
 	}

@@ -43,14 +43,9 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	if one {
 		return printProgram(cmd, program, w.fleet.Input(f.node), f.output, how)
 	}
-	names := w.fleet.Names()
-	if f.nodes != "" && f.nodes != "all" {
-		if names, err = chooseNodes(f.nodes, names); err != nil {
-			return err
-		}
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("no node is selected")
+	names, err := w.chosen(f.nodes)
+	if err != nil {
+		return err
 	}
 	return f.onNodes(cmd, w, program, names)
 }

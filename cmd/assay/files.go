@@ -35,7 +35,7 @@ func readInput(cmd *cobra.Command, policy offline.Policy, features []string, met
 	if err != nil {
 		return rules.Input{}, err
 	}
-	objects := offline.Objects{Nodes: map[string]*corev1.Node{}}
+	objects := offline.Objects{}
 	if metadata != "" {
 		data, err := input.Read(metadata, cmd.InOrStdin())
 		if err != nil {
@@ -49,7 +49,7 @@ func readInput(cmd *cobra.Command, policy offline.Policy, features []string, met
 			name = object.Name
 		}
 		object.Name = name
-		objects.Nodes[name] = object
+		objects.Nodes = map[string]*corev1.Node{name: object}
 	}
 	for _, p := range list {
 		p.Node = name

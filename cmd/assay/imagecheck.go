@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -194,14 +193,9 @@ func (f *imageCheckFlags) targets(cmd *cobra.Command) ([]target, rules.Options, 
 	if err != nil {
 		return nil, rules.Options{}, err
 	}
-	names := w.fleet.Names()
-	if f.nodes != "" {
-		if names, err = chooseNodes(f.nodes, names); err != nil {
-			return nil, rules.Options{}, err
-		}
-	}
-	if len(names) == 0 {
-		return nil, rules.Options{}, errors.New("no node is selected")
+	names, err := w.chosen(f.nodes)
+	if err != nil {
+		return nil, rules.Options{}, err
 	}
 	out := make([]target, len(names))
 	for i, name := range names {

@@ -64,6 +64,9 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	if len(names) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "No resources found")
+	}
 	if f.output == "name" {
 		for _, name := range names {
 			fmt.Fprintln(cmd.OutOrStdout(), "node/"+name)

@@ -314,6 +314,9 @@ func (f *topologyFlags) why(ctx context.Context, c *cluster.Client, name, node s
 		namespace, name = f.Namespace(), namespace
 	}
 	pod, err := c.Pod(ctx, namespace, name)
+	if cluster.IsNotFound(err) {
+		return nil, notFound(corev1.Resource("pods"), name, elsewhere(namespace))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -330,13 +333,15 @@ func (f *topologyFlags) why(ctx context.Context, c *cluster.Client, name, node s
 		byName[all[i].Name] = &all[i]
 	}
 	var list []numa.Verdict
+	var known []string
 	for i := range nodes {
+		known = append(known, nodes[i].Name)
 		if node == "" || nodes[i].Name == node {
 			list = append(list, numa.Why(pod, &nodes[i], byName[nodes[i].Name]))
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("node %s does not exist", node)
+		return nil, notFound(corev1.Resource("nodes"), node, didYouMean(node, known))
 	}
 	return list, nil
 }

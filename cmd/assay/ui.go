@@ -223,7 +223,7 @@ func (f *uiFlags) readAll(ctx context.Context, progress io.Writer) (*world, erro
 	if err := w.readFiles(f.from, want{rules: true}); err != nil {
 		return nil, err
 	}
-	clear(w.nodes)
+	w.nodes = nil
 	h := host.Real(host.Paths{})
 	report, err := f.machine.discover(ctx, h, progress, f.notes())
 	if err != nil {

@@ -51,7 +51,7 @@ type world struct {
 	installed bool          // the settings are those of the controller in the cluster, or the webhook
 	opt       rules.Options // of the settings
 	own       string
-	nodes     map[string]*corev1.Node
+	nodes     map[string]*corev1.Node // nil: Nodes are not read, or no file has one
 	objects   offline.Objects
 	fleet     *offline.Fleet // of the objects, once all are read
 	rules     []nfdv1alpha1.NodeFeatureRule
@@ -109,7 +109,7 @@ func (w *world) withoutForbidden(want want, resource string, err error) error {
 func newWorld(s *settings.Settings, own string) *world {
 	return &world{
 		settings: s, opt: s.Rules(), own: own, unread: map[string]error{},
-		nodes: map[string]*corev1.Node{}, templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
+		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
 	}
 }
 
@@ -142,7 +142,7 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 			return nil, err
 		}
 		out.settle(f.notes())
-		return out, nil
+		return out, out.selected(w)
 	}
 	c, err := f.Connect()
 	if err != nil {
@@ -162,7 +162,18 @@ func (f *worldFlags) load(ctx context.Context, w want) (*world, error) {
 		return nil, err
 	}
 	out.settle(f.notes())
-	return out, nil
+	return out, out.selected(w)
+}
+
+// selected returns an error if a label selector selects no Node.
+func (w *world) selected(want want) error {
+	switch {
+	case want.selector == "" || len(w.nodes) > 0:
+		return nil
+	case w.nodes == nil:
+		return noNodes(fmt.Sprintf("the label selector %s: %s has no Nodes, only what is published for them", want.selector, w.where))
+	}
+	return noNodes("the label selector " + want.selector)
 }
 
 // controller returns the settings of the controller in the cluster, and whether they are known: the user may not be allowed to read them.
@@ -250,11 +261,18 @@ func (w *world) readFiles(names []string, want want) error {
 			}
 		}
 		w.objects.Published = slices.DeleteFunc(w.objects.Published, func(p offline.Published) bool { return p.Node != want.node })
-		if w.nodes[want.node] == nil && len(w.objects.Published) == 0 {
+		if w.nodes[want.node] == nil && (w.nodes != nil || len(w.objects.Published) == 0) {
 			return notFound(corev1.Resource("nodes"), want.node, didYouMean(want.node, known))
 		}
 	}
 	return resolve(w.objects.Published, *sets)
+}
+
+// hasNodes notes that Nodes are read, although there may be none.
+func (w *world) hasNodes() {
+	if w.nodes == nil {
+		w.nodes = map[string]*corev1.Node{}
+	}
 }
 
 // publish adds features from a file. Features without a node are assigned to a node with the name of the file.
@@ -306,10 +324,14 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		return collect(d, &w.objects.Slices)
 	case "Node":
 		node, err := manifest.DecodeNode(d)
-		if err == nil && selector.Matches(labels.Set(node.Labels)) {
+		if err != nil {
+			return err
+		}
+		w.hasNodes()
+		if selector.Matches(labels.Set(node.Labels)) {
 			w.nodes[node.Name] = node
 		}
-		return err
+		return nil
 	case manifest.KindFeature:
 		list, err := manifest.Publish(d, nodefeature.Interner())
 		w.publish(d.File().Name, list)
@@ -364,26 +386,4 @@ func note(cmd *cobra.Command, err error) {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: left out:", printable(line))
 	}
-}
-
-// chooseNodes returns the nodes in a comma-separated list of names and ranges such as n[1-20].
-func chooseNodes(expression string, all []string) ([]string, error) {
-	var out []string
-	for _, part := range splitOutside(expression) {
-		names, err := expandRange(strings.TrimSpace(part))
-		if err != nil {
-			return nil, err
-		}
-		found := false
-		for _, name := range names {
-			if slices.Contains(all, name) {
-				out, found = append(out, name), true
-			}
-		}
-		if !found {
-			return nil, notFound(corev1.Resource("nodes"), strings.TrimSpace(part), didYouMean(part, all))
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
 }

@@ -126,14 +126,19 @@ func (w *world) readNodes(ctx context.Context, c *cluster.Client, want want) err
 		if err != nil {
 			return err
 		}
+		w.hasNodes()
 		w.nodes[node.Name] = node
 		return nil
 	}
 	list, err := c.Nodes(ctx, want.selector)
+	if err != nil {
+		return err
+	}
+	w.hasNodes()
 	for i := range list {
 		w.nodes[list[i].Name] = &list[i]
 	}
-	return err
+	return nil
 }
 
 func noSuchNode(ctx context.Context, c *cluster.Client, name string) error {

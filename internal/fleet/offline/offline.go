@@ -25,7 +25,7 @@ type Published = gather.Published
 
 // Objects are what the inputs of rules depend on.
 type Objects struct {
-	// Nodes are the stored Nodes by name. If there are none, every node that a NodeFeature names exists, with its name only.
+	// Nodes are the stored Nodes by name. nil: they are unknown, and every node that a NodeFeature names exists, with its name only.
 	Nodes map[string]*corev1.Node
 	// Published are the NodeFeatures. Each names its node.
 	Published []Published
@@ -56,7 +56,7 @@ func New(policy Policy, objects Objects) *Fleet {
 	for _, p := range objects.Published {
 		naming[p.Node] = append(naming[p.Node], p)
 	}
-	if f.names = facts.SortedKeys(objects.Nodes); len(f.names) == 0 {
+	if f.names = facts.SortedKeys(objects.Nodes); objects.Nodes == nil {
 		f.names = facts.SortedKeys(naming)
 	}
 	for _, name := range f.names {
