@@ -6,12 +6,13 @@
 // million expressions in matchFeatures, for which one comparison for each operator fits into the budget, but 64 million in matchAny.
 //
 // And it limits the size of the features of a NodeFeatureSet, whose type is that of a NodeFeature, which has no such limits in Node
-// Feature Discovery.
+// Feature Discovery. It writes the version of the schemas into an annotation of each.
 package main
 
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -37,6 +38,10 @@ func complete(name string) error {
 	}
 	var crd map[string]any
 	if err := yaml.Unmarshal(data, &crd); err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedField(crd, strconv.Itoa(assayv1alpha1.DefinitionVersion),
+		"metadata", "annotations", assayv1alpha1.DefinitionVersionAnnotation); err != nil {
 		return err
 	}
 	walk(crd, false)

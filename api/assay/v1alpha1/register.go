@@ -26,6 +26,10 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
+// DefinitionVersion is the version of the schemas of all CustomResourceDefinitions of Assay together. It increases when a field is added or
+// removed, so that a definition with a lower version is older and one with a higher version newer than this program.
+const DefinitionVersion = 1
+
 // Names that Assay writes or reads on Nodes, Pods, Namespaces and its own objects.
 const (
 	// ScopeLabel on a Node is its scope. Rules with a scope apply only to nodes with the same scope.
@@ -55,6 +59,9 @@ const (
 	SchedulerLabel = GroupName + "/scheduler"
 	// CreatedByNodeLabel on a NodeFeatureSet is the name of the Node whose worker created it.
 	CreatedByNodeLabel = GroupName + "/created-by-node"
+	// DefinitionVersionAnnotation on a CustomResourceDefinition of Assay's kinds is the DefinitionVersion of the program that it comes from.
+	// Definitions of other programs, such as Node Feature Discovery's, lack it.
+	DefinitionVersionAnnotation = GroupName + "/definition-version"
 	// MissingFeatureSetsAnnotation on a NodeFeature lists the NodeFeatureSets that it refers to and that do not exist: sorted
 	// names, separated by commas. The worker of the node creates them again.
 	MissingFeatureSetsAnnotation = GroupName + "/missing-feature-sets"
