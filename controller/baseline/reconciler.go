@@ -101,20 +101,20 @@ func (r *Reconciler) announce(obj client.Object, before, after []metav1.Conditio
 func (r *Reconciler) nodes(ctx context.Context, b *baseline.Baseline) []baseline.Node {
 	states := r.opt.Nodes.All()
 	r.fleet.Store(int64(len(states)))
-	devices := slices.ContainsFunc(b.Reads(), facts.IsDevices)
+	devices, now := slices.ContainsFunc(b.Reads(), facts.IsDevices), r.opt.Clock.Now()
 	out := make([]baseline.Node, 0, len(states))
 	for _, s := range states {
 		name := s.Input.Node.Name
 		if node := r.opt.Nodes.Node(ctx, name); node != nil { // otherwise it is being removed, and another event follows
-			out = append(out, baseline.Node{Input: s.Input, Unknown: unknown(s, node, devices), Unpublished: !r.opt.Nodes.Publishes(name)})
+			out = append(out, baseline.Node{Input: s.Input, Unknown: unknown(s, node, devices, now), Unpublished: !r.opt.Nodes.Publishes(name)})
 		}
 	}
 	return out
 }
 
 // unknown reports whether the features of a node are not those that it has now. Devices is set if those of DRA drivers matter.
-func unknown(s *inputs.State, node *corev1.Node, devices bool) bool {
-	return s.Blind || s.Held > 0 || baseline.Outdated(s.Input.Facts, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen > 0)
+func unknown(s *inputs.State, node *corev1.Node, devices bool, now time.Time) bool {
+	return s.Blind || s.Held() || baseline.Outdated(s.Input.Facts, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen(now))
 }
 
 // review returns the findings about a baseline, with an error if older baselines leave no room for it.

@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = r.write(ctx, p, &d)
 	}
 	r.report(ctx, p, d.Wanted)
-	again := decide.Sooner(decide.Sooner(p.state.Held, p.state.Devices.Held), d.Again)
+	again := decide.Sooner(decide.Sooner(p.Features.Held, p.Features.DevicesHeld), d.Again)
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
@@ -115,9 +115,10 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 		Outcome: p.outcome, Facts: state.Input.Facts, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
 		Changes: r.limits.changes.Of(node.Name),
 	}
+	now := r.clock.Now()
 	p.Pass = decide.Pass{
-		Settings: &r.settings, Now: r.clock.Now(), Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
-		Features: r.features(state), Memory: known.Memory,
+		Settings: &r.settings, Now: now, Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
+		Features: r.features(state, now), Memory: known.Memory,
 	}
 	if p.outcome.MayFail() {
 		p.Rules.KeepFailure(node)
@@ -135,10 +136,19 @@ func (r *Reconciler) eval(program *rules.Program, in rules.Input) *rules.Outcome
 }
 
 // features returns what a decision depends on of the state of a node.
-func (r *Reconciler) features(state inputs.State) decide.Features {
+func (r *Reconciler) features(state inputs.State, now time.Time) decide.Features {
+	left := func(until time.Time) time.Duration {
+		if until.IsZero() {
+			return 0
+		}
+		return max(time.Nanosecond, until.Sub(now)) // it counted when the state was read
+	}
 	f := decide.Features{
-		Held: state.Held, Unknown: state.Blind, DevicesUnseen: state.Devices.Unseen,
-		DevicesHeld: state.Devices.Held, DevicesIncomplete: state.Devices.Incomplete,
+		Held: left(state.HeldUntil), Unknown: state.Blind,
+		DevicesHeld: left(state.Devices.HeldUntil), DevicesIncomplete: state.Devices.Incomplete,
+	}
+	if state.Devices.Unseen(now) {
+		f.DevicesUnseen = left(state.Devices.UnseenUntil)
 	}
 	if own := state.Own; own != nil {
 		f.Worker = &decide.Worker{

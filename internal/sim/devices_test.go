@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
@@ -203,4 +207,39 @@ func (c *checker) devices(change apiserver.Change, value string, has, removed bo
 		return
 	}
 	c.w.violate("%s: the number of devices is taken away while the last complete pool explains it", change.Key)
+}
+
+// TestABaselineReadsDevicesAfterTheGracePeriod: in a fleet in which nothing changes, nodes stayed unknown after each start of the controller if a
+// NodeBaseline reads devices, because what was left of the grace period was kept in a state that only an event renewed. If only a baseline
+// reads them, a node without devices was never evaluated again.
+func TestABaselineReadsDevicesAfterTheGracePeriod(t *testing.T) {
+	for name, rule := range map[string]bool{"ARuleReadsThem": true, "OnlyTheBaselineReadsThem": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(&tape{devices: true}, logr.Discard())
+				defer w.end()
+				if !rule {
+					w.do("user", http.MethodDelete, rulesPath+"/devices", nil)
+				}
+				w.publishDevices("n0") // n1 has none
+				w.do("user", http.MethodPost, baselinesPath, object{"metadata": object{"name": "devices"}, "spec": object{"require": []any{object{
+					"name": "none", "conditions": []any{object{"op": "eq", "args": object{"values": []any{"{@dra.device.len()}", 7}}}},
+				}}}})
+				w.boot()
+				settle := func(d time.Duration) string {
+					w.drain(d)
+					w.drain(time.Minute) // changes of nodes are batched
+					w.drain(time.Second) // an item of a queue that is due is released at the end of a wait
+					s := below(w.server.Get("nodebaselines", "", "devices"), "status")
+					return fmt.Sprintf("%v deviate, %v unknown", s["deviating"], s["unknown"])
+				}
+				if got := settle(time.Minute); got != "0 deviate, 2 unknown" {
+					t.Errorf("after the start: %s, want 2 unknown: a driver may be away", got)
+				}
+				if got := settle(settings.DefaultRemovalGracePeriod); got != "2 deviate, 0 unknown" {
+					t.Errorf("after the grace period: %s, want 2 that deviate", got)
+				}
+			})
+		})
+	}
 }

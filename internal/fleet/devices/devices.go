@@ -64,14 +64,18 @@ type Devices struct {
 type State struct {
 	// Facts are the features; nil: they are unknown, because nothing needs them or they could not be read yet.
 	Facts *facts.Facts
-	// Held is the rest of the grace period of a pool that is incomplete or gone; 0: none is.
-	Held time.Duration
-	// Unseen is the time for which this process may lack pools of the node that an earlier one has seen; 0: it has waited long enough. It
-	// does not end while ResourceSlices cannot be read.
-	Unseen time.Duration
+	// HeldUntil is the end of the grace period of a pool that is incomplete or gone; zero: none is.
+	HeldUntil time.Time
+	// UnseenUntil is the time until which this process may lack pools of the node that an earlier one has seen. Unread is set while
+	// ResourceSlices cannot be read: there is no such time then, and UnseenUntil is the earliest one.
+	UnseenUntil time.Time
+	Unread      bool
 	// Incomplete are the drivers of the pools that are held, sorted.
 	Incomplete []string
 }
+
+// Unseen reports whether this process may lack pools of the node that an earlier one has seen.
+func (s *State) Unseen(now time.Time) bool { return s.Unread || now.Before(s.UnseenUntil) }
 
 // New returns Devices that read nothing yet.
 func New(opt Options) *Devices {
@@ -125,17 +129,20 @@ func (d *Devices) OnChange(f func(node string)) {
 	d.changed = append(d.changed, f)
 }
 
-// Need starts reading if one of the features comes from ResourceSlices. Without such a call, Devices sends no request.
-func (d *Devices) Need(features []string) {
+// Need starts reading if one of the features comes from ResourceSlices. Without such a call, Devices sends no request. It reports whether this
+// call was the first one that did: every State of before is outdated.
+func (d *Devices) Need(features []string) (began bool) {
 	if d == nil || !slices.ContainsFunc(features, facts.IsDevices) {
-		return
+		return false
 	}
 	d.once.Do(func() {
 		d.mu.Lock()
 		d.since = d.opt.Clock.Now()
 		d.mu.Unlock()
 		close(d.needed)
+		began = true
 	})
+	return began
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica evaluates rules.
@@ -239,9 +246,9 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		return State{}
 	}
 	now := d.opt.Clock.Now()
-	s := State{Unseen: max(0, d.opt.Grace-now.Sub(d.since))}
+	s := State{UnseenUntil: d.since.Add(d.opt.Grace)}
 	if !d.synced && !d.absent {
-		s.Unseen = d.opt.Grace
+		s.Unread, s.UnseenUntil = true, now.Add(d.opt.Grace)
 	}
 	m := d.of(node)
 	if m.uid != uid {
@@ -258,8 +265,8 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		if i >= 0 && list[i].Complete {
 			continue
 		}
-		left := d.opt.Grace - now.Sub(p.since)
-		if left <= 0 {
+		until := p.since.Add(d.opt.Grace)
+		if !now.Before(until) {
 			delete(m.pools, key)
 			continue
 		}
@@ -269,8 +276,8 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		} else {
 			list = append(list, held)
 		}
-		if s.Held == 0 || left < s.Held {
-			s.Held = left
+		if s.HeldUntil.IsZero() || until.Before(s.HeldUntil) {
+			s.HeldUntil = until
 		}
 		s.Incomplete = append(s.Incomplete, key.driver)
 	}

@@ -71,7 +71,7 @@ func (w *world) want(when, want string) devices.State {
 func TestNothingIsKnownOrReadWithoutANeed(t *testing.T) {
 	d := devices.New(devices.Options{Grace: grace}) // a request would panic: there is no client
 	d.Need([]string{"cpu.model", "kernel.module", "drab.x"})
-	if s := d.Of("n", "uid"); s.Facts != nil || s.Unseen != 0 {
+	if s := d.Of("n", "uid"); s.Facts != nil || s.Unseen(time.Now()) {
 		t.Errorf("state %+v, want nothing", s)
 	}
 }
@@ -79,7 +79,7 @@ func TestNothingIsKnownOrReadWithoutANeed(t *testing.T) {
 func TestDevicesAreUnknownUntilTheSlicesAreRead(t *testing.T) {
 	d := devices.New(devices.Options{Grace: grace})
 	d.Need([]string{"dra.driver"})
-	if s := d.Of("n", "uid"); s.Facts != nil || s.Unseen == 0 {
+	if s := d.Of("n", "uid"); s.Facts != nil || !s.Unseen(time.Now().Add(2*grace)) {
 		t.Errorf("state %+v, want unknown devices", s)
 	}
 	if err := d.Replace(nil, ""); err != nil {
@@ -97,12 +97,12 @@ func TestDriverThatRestartsKeepsItsDevices(t *testing.T) {
 	w.do(w.Delete(gpu))
 	w.clock.Step(time.Minute)
 	s := w.want("while it is away", "gpu 8 false, nic 2 true")
-	if s.Held <= grace-2*time.Minute || s.Held > grace || !slices.Equal(s.Incomplete, []string{"gpu"}) {
-		t.Errorf("held for %s, incomplete %v", s.Held, s.Incomplete)
+	if left := s.HeldUntil.Sub(w.clock.Now()); left <= grace-2*time.Minute || left > grace || !slices.Equal(s.Incomplete, []string{"gpu"}) {
+		t.Errorf("held for %s, incomplete %v", left, s.Incomplete)
 	}
 	w.do(w.Add(slice("d", "gpu", 1, 1, 8)))
-	if s = w.want("back", "gpu 8 true, nic 2 true"); s.Held != 0 || s.Incomplete != nil {
-		t.Errorf("held for %s, incomplete %v, want neither", s.Held, s.Incomplete)
+	if s = w.want("back", "gpu 8 true, nic 2 true"); !s.HeldUntil.IsZero() || s.Incomplete != nil {
+		t.Errorf("held until %s, incomplete %v, want neither", s.HeldUntil, s.Incomplete)
 	}
 }
 
@@ -164,8 +164,8 @@ func TestANodeThatWasNotEvaluatedKeepsItsDevices(t *testing.T) {
 	w.clock.Step(2 * grace)
 	w.do(w.Delete(gpu))
 	w.clock.Step(grace - time.Second)
-	if s := w.want("within the grace period", "gpu 8 false"); s.Held != time.Second {
-		t.Errorf("held for %s, want 1s", s.Held)
+	if s := w.want("within the grace period", "gpu 8 false"); !s.HeldUntil.Equal(w.clock.Now().Add(time.Second)) {
+		t.Errorf("held until %s, want for 1s", s.HeldUntil)
 	}
 	w.clock.Step(time.Second)
 	w.want("after it", "")

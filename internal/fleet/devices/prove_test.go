@@ -91,12 +91,12 @@ func TestOlderVersionsOfSlicesProveNothing(t *testing.T) {
 
 func TestWhatThisProcessMayNotHaveSeenIsBoundedByTheGracePeriod(t *testing.T) {
 	w := newWorld(t, slice("a", "gpu", 1, 1, 8))
-	if s := w.want("at first", "gpu 8 true"); s.Unseen != grace {
-		t.Errorf("another driver may be away for %s, want %s", s.Unseen, grace)
+	if s := w.want("at first", "gpu 8 true"); !s.Unseen(w.clock.Now()) || !s.UnseenUntil.Equal(w.clock.Now().Add(grace)) {
+		t.Errorf("another driver may be away until %s, want for %s", s.UnseenUntil, grace)
 	}
 	w.clock.Step(grace)
-	if s := w.want("later", "gpu 8 true"); s.Unseen != 0 {
-		t.Errorf("another driver may be away for %s, want 0", s.Unseen)
+	if s := w.want("later", "gpu 8 true"); s.Unseen(w.clock.Now()) {
+		t.Errorf("another driver may be away until %s, want now", s.UnseenUntil)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestDevicesThatCannotBeReadAreNotGone(t *testing.T) {
 	d := devices.New(devices.Options{Grace: grace, Clock: clock})
 	d.Need([]string{facts.DeviceFeature})
 	clock.Step(2 * grace)
-	if s := d.Of("n", "uid"); s.Unseen == 0 || s.Facts != nil {
+	if s := d.Of("n", "uid"); !s.Unseen(clock.Now().Add(2*grace)) || s.Facts != nil {
 		t.Errorf("%+v, want devices that are unknown, and may have been there", s)
 	}
 }

@@ -96,13 +96,13 @@ func agree(t *testing.T, random *rand.Rand) {
 		if err != nil {
 			t.Fatalf("step %d, %s: %v", step, what, err)
 		}
-		if want.Held > 0 && !want.Blind {
+		if want.Held() && !want.Blind {
 			held++
 		}
 		got, _, _ := view.Input("n1")
 		if names(got.Publishers) != names(want.Input.Publishers) {
-			t.Fatalf("step %d, %s: the extender knows what %s say, the controller what %s say (held for %s)",
-				step, what, names(got.Publishers), names(want.Input.Publishers), want.Held)
+			t.Fatalf("step %d, %s: the extender knows what %s say, the controller what %s say (held until %s)",
+				step, what, names(got.Publishers), names(want.Input.Publishers), want.HeldUntil)
 		}
 	}
 	if held == 0 {

@@ -7,6 +7,7 @@ package inputs
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -94,15 +95,28 @@ type State struct {
 	// Features are the NodeFeatures that count, in merge order.
 	Features gather.Selection[*nodefeature.NodeFeature]
 	LeftOut  []LeftOut
-	// Own is the object of the node's worker, the last one seen while Held; nil: there is none, or it is left out.
+	// Own is the object of the node's worker, the last one seen until HeldUntil; nil: there is none, or it is left out.
 	Own *nodefeature.NodeFeature
-	// Held is how much longer the features of the worker's deleted object count; 0: the object exists, or does not count any more.
-	Held time.Duration
-	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back while Held
-	// lasts, or it cannot be read, as long as it names feature sets that are missing.
+	// HeldUntil is the time until which the features of the worker's deleted object count; zero: the object exists, or does not count any more.
+	HeldUntil time.Time
+	// Blind says that what the worker has published is unknown to this process: its object was never seen and may come back until HeldUntil,
+	// or it cannot be read, as long as it names feature sets that are missing.
 	Blind bool
 	// Devices are the devices of DRA drivers.
 	Devices devices.State
+}
+
+// Held reports whether the features of the worker's deleted object count.
+func (s *State) Held() bool { return !s.HeldUntil.IsZero() }
+
+// Next returns the first time after now at which the state changes without an event; zero: there is none.
+func (s *State) Next(now time.Time) (next time.Time) {
+	for _, at := range []time.Time{s.HeldUntil, s.Devices.HeldUntil, s.Devices.UnseenUntil} {
+		if at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
 // New returns empty Nodes: the caller must call Watch.
@@ -167,7 +181,17 @@ func (s *State) node() gather.Node {
 }
 
 // Need says which features rules or requirements read: those of devices are read from the API server only if something needs them.
-func (n *Nodes) Need(features []string) { n.opt.Devices.Need(features) }
+func (n *Nodes) Need(features []string) {
+	if !n.opt.Devices.Need(features) {
+		return
+	}
+	n.mu.Lock()
+	names := slices.Collect(maps.Keys(n.nodes))
+	n.mu.Unlock()
+	for _, name := range names { // their states say that devices do not matter
+		n.mark(name)
+	}
+}
 
 // OnDevices registers f, which is called with a node after each change of its ResourceSlices, if something reads them.
 func (n *Nodes) OnDevices(f func(node string)) {
@@ -207,12 +231,12 @@ func (n *Nodes) hold(m *memory, s *State) {
 		n.addLast(m, s, true)
 		return
 	}
-	left := n.opt.Grace - n.opt.Clock.Since(m.lostAt)
-	if left <= 0 {
+	until := m.lostAt.Add(n.opt.Grace)
+	if !n.opt.Clock.Now().Before(until) {
 		m.own, m.unseen = nil, false
 		return
 	}
-	s.Held = left
+	s.HeldUntil = until
 	n.addLast(m, s, m.unseen)
 }
 

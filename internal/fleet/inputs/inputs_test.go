@@ -124,12 +124,12 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if own := tc.object == "own/n"; own != (s.Held == time.Minute) || own != (len(s.Features.All()) == 2) {
-				t.Errorf("%d objects count, held for %s", len(s.Features.All()), s.Held)
+			if own := tc.object == "own/n"; own != s.HeldUntil.Equal(clock.Now().Add(time.Minute)) || own != (len(s.Features.All()) == 2) {
+				t.Errorf("%d objects count, held until %s", len(s.Features.All()), s.HeldUntil)
 			}
 			clock.Step(time.Minute)
-			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != 0 || len(s.Features.All()) != 1 {
-				t.Errorf("after the grace period: %d objects, held for %s, %v", len(s.Features.All()), s.Held, err)
+			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held() || len(s.Features.All()) != 1 {
+				t.Errorf("after the grace period: %d objects, held until %s, %v", len(s.Features.All()), s.HeldUntil, err)
 			}
 		})
 	}
@@ -150,8 +150,8 @@ func TestAnObjectThatCameAndWentBetweenTwoLooksIsHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Features.All()) != 1 || s.Features.All()[0].ResourceVersion != "2" || s.Held == 0 {
-		t.Errorf("not the last one is held for %s: %v", s.Held, s.Features.All())
+	if len(s.Features.All()) != 1 || s.Features.All()[0].ResourceVersion != "2" || !s.Held() {
+		t.Errorf("not the last one is held until %s: %v", s.HeldUntil, s.Features.All())
 	}
 }
 
@@ -161,8 +161,8 @@ func TestTheFirstPassReadsTheWorkersObject(t *testing.T) {
 		t.Errorf("error %v: the cache was believed", err)
 	}
 	nodes = watched(t, inputs.Options{Live: &server{}, Grace: time.Minute}, inputstest.New())
-	if s, err := nodes.Of(t.Context(), node("")); err != nil || !s.Blind || s.Held == 0 {
-		t.Errorf("a node whose worker was never seen: blind %t, held for %s, %v", s.Blind, s.Held, err)
+	if s, err := nodes.Of(t.Context(), node("")); err != nil || !s.Blind || !s.Held() {
+		t.Errorf("a node whose worker was never seen: blind %t, held until %s, %v", s.Blind, s.HeldUntil, err)
 	}
 }
 
@@ -290,6 +290,13 @@ func TestWhatBelongsToAnEarlierNodeOfTheNameDoesNotCount(t *testing.T) {
 func running(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.Nodes {
 	t.Helper()
 	nodes := watched(t, opt, cache)
+	start(t, nodes)
+	return nodes
+}
+
+// start starts Nodes, and waits until they are synced.
+func start(t *testing.T, nodes *inputs.Nodes) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- nodes.Start(ctx) }()
@@ -302,7 +309,6 @@ func running(t *testing.T, opt inputs.Options, cache *inputstest.Cache) *inputs.
 	if err := nodes.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return nodes
 }
 
 // publishers waits until the features of the node n come from this many objects.
@@ -443,12 +449,12 @@ func TestAnObjectThatCannotBeReadIsUnknown(t *testing.T) {
 		object *nodefeature.NodeFeature
 		err    error
 		blind  bool
-		held   time.Duration
+		held   bool
 	}{
-		"Missing":           {published("own", "n"), missing, true, 0},
-		"Unreadable":        {published("own", "n"), errors.New("not JSON"), true, 0},
-		"MissingOfAnother":  {published("vendor", "x"), missing, true, time.Minute},
-		"UnreadableAnother": {published("vendor", "x"), errors.New("not JSON"), true, time.Minute},
+		"Missing":           {published("own", "n"), missing, true, false},
+		"Unreadable":        {published("own", "n"), errors.New("not JSON"), true, false},
+		"MissingOfAnother":  {published("vendor", "x"), missing, true, true},
+		"UnreadableAnother": {published("vendor", "x"), errors.New("not JSON"), true, true},
 	} {
 		tc.object.Spec.Features.Err = tc.err
 		nodes := watched(t, inputs.Options{Grace: time.Minute, Clock: clocktesting.NewFakeClock(time.Now())}, inputstest.New(tc.object))
@@ -456,8 +462,8 @@ func TestAnObjectThatCannotBeReadIsUnknown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Blind != tc.blind || s.Held != tc.held {
-			t.Errorf("%s: blind %t, held for %s", name, s.Blind, s.Held)
+		if s.Blind != tc.blind || s.Held() != tc.held {
+			t.Errorf("%s: blind %t, held until %s", name, s.Blind, s.HeldUntil)
 		}
 		if own := nodes.LeftOutOwn(s); (own != nil) != (tc.object.Namespace == "own") {
 			t.Errorf("%s: the worker's object is left out because of %v", name, own)
@@ -481,14 +487,14 @@ func TestAnObjectThatCanNoLongerBeReadCountsAsItWas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(s.Features.All()) != 1 || s.Features.All()[0].Spec.Features.Err != nil || s.Blind || s.Held != 0 {
-			t.Errorf("%d objects count, blind %t, held for %s", len(s.Features.All()), s.Blind, s.Held)
+		if len(s.Features.All()) != 1 || s.Features.All()[0].Spec.Features.Err != nil || s.Blind || s.Held() {
+			t.Errorf("%d objects count, blind %t, held until %s", len(s.Features.All()), s.Blind, s.HeldUntil)
 		}
 		clock.Step(time.Hour)
 	}
 	cache.Remove(broken)
-	if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held != time.Minute || len(s.Features.All()) != 1 {
-		t.Errorf("after the deletion: %d objects count, held for %s, %v", len(s.Features.All()), s.Held, err)
+	if s, err := nodes.Of(t.Context(), node("")); err != nil || !s.HeldUntil.Equal(clock.Now().Add(time.Minute)) || len(s.Features.All()) != 1 {
+		t.Errorf("after the deletion: %d objects count, held until %s, %v", len(s.Features.All()), s.HeldUntil, err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (n *Nodes) read(ctx context.Context, s State, f *nodefeature.NodeFeature) (
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return gather.Published{}, err
-	case f == s.Own && (err != nil && s.Held > 0 || err == nil && n.unreadable(s, live.GetResourceVersion())):
+	case f == s.Own && (err != nil && s.Held() || err == nil && n.unreadable(s, live.GetResourceVersion())):
 		return f.Published(), nil // it was deleted or cannot be read, and counts as it was last seen
 	case err != nil || live.GetResourceVersion() != f.ResourceVersion:
 		return gather.Published{}, ErrStale

@@ -135,7 +135,7 @@ func TestProveNeedsTheSameVersions(t *testing.T) {
 		}
 		state := inputs.State{Node: &corev1.Node{}, Features: selected(cached), Own: cached}
 		if tc.held {
-			state.Held = time.Minute
+			state.HeldUntil = time.Now().Add(time.Minute)
 		}
 		if tc.unreadable != nil {
 			state.LeftOut = []inputs.LeftOut{{Object: tc.unreadable, Err: errors.New("not JSON")}}

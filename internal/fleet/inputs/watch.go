@@ -216,14 +216,14 @@ func (n *Nodes) look(ctx context.Context) (next time.Duration) {
 	group.SetLimit(parallel)
 	for _, name := range n.takeDue() {
 		group.Go(func() error {
-			again, err := n.refresh(ctx, name)
+			next, err := n.refresh(ctx, name)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrStale) {
 				logf.FromContext(ctx).Error(err, "Cannot read the NodeFeatures of a node", "node", name)
 			}
 			if wait := n.note(name, err); err != nil {
-				again = wait
+				next = n.opt.Clock.Now().Add(wait)
 			}
-			n.postpone(name, again)
+			n.postpone(name, next)
 			return nil
 		})
 	}
@@ -267,12 +267,11 @@ func (n *Nodes) takeDue() (names []string) {
 	return names
 }
 
-// postpone makes a node due after a time, unless it is due already; 0: never.
-func (n *Nodes) postpone(name string, after time.Duration) {
-	if after <= 0 {
+// postpone makes a node due at a time, unless it is due before; zero: never.
+func (n *Nodes) postpone(name string, at time.Time) {
+	if at.IsZero() {
 		return
 	}
-	at := n.opt.Clock.Now().Add(after)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if before, ok := n.due[name]; !ok || at.Before(before) {
@@ -281,18 +280,19 @@ func (n *Nodes) postpone(name string, after time.Duration) {
 }
 
 // refresh processes a node, and returns when to do so again.
-func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, err error) {
+func (n *Nodes) refresh(ctx context.Context, name string) (next time.Time, err error) {
 	var node corev1.Node
 	if err := n.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			n.forget(name)
-			return 0, nil
+			return time.Time{}, nil
 		}
-		return 0, err
+		return time.Time{}, err
 	}
+	now := n.opt.Clock.Now() // before the look: a time that passes during it is not missed
 	s, err := n.Of(ctx, &node)
 	if err != nil {
-		return 0, err
+		return time.Time{}, err
 	}
 	m := n.memory(&node)
 	s.Node, s.LeftOut, s.Own, s.Features = nil, nil, nil, gather.Selection[*nodefeature.NodeFeature]{}
@@ -302,10 +302,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (again time.Duration, 
 	m.known = &s
 	n.mu.Unlock()
 	n.notify(Change{Node: name, Input: !same})
-	if held := s.Devices.Held; held > 0 && (s.Held <= 0 || held < s.Held) {
-		return held, nil
-	}
-	return s.Held, nil
+	return s.Next(now), nil
 }
 
 func sameInput(a, b rules.Input) bool {

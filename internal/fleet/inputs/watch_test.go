@@ -16,9 +16,11 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // TestReadersOfInputs asks before the nodes are known, and when Wait has returned.
@@ -120,5 +122,51 @@ func TestAStoppedStartIsNoError(t *testing.T) {
 	nodes := watched(t, inputs.Options{Live: &server{away: errors.New("away")}}, inputstest.New(node("")))
 	if err := nodes.Start(ctx); err != nil || nodes.Synced() {
 		t.Errorf("synced %t, %v", nodes.Synced(), err)
+	}
+}
+
+// TestAStateIsRenewedWhenItsTimeEnds: no event says that a grace period is over.
+func TestAStateIsRenewedWhenItsTimeEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		need  []string
+		holds func(*inputs.State, time.Time) bool
+	}{
+		"TheWorkersObjectIsGone": {nil, func(s *inputs.State, _ time.Time) bool { return s.Held() }},
+		"DevicesMayBeAway":       {[]string{facts.DeviceFeature}, func(s *inputs.State, now time.Time) bool { return s.Devices.Unseen(now) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			d := devices.New(devices.Options{Grace: time.Minute, Clock: clock})
+			cache := inputstest.New(node(""))
+			if tc.need != nil {
+				cache.Put(published("own", "n"))
+			}
+			nodes := watched(t, inputs.Options{Grace: time.Minute, Clock: clock, Devices: d}, cache)
+			nodes.Need(tc.need)
+			if err := d.Replace(nil, ""); err != nil {
+				t.Fatal(err)
+			}
+			changes := make(chan inputs.Change, 100)
+			nodes.OnChange(func(c inputs.Change) { changes <- c })
+			start(t, nodes)
+			s, _ := nodes.Get("n")
+			if !tc.holds(&s, clock.Now()) || !s.Next(clock.Now()).Equal(clock.Now().Add(time.Minute)) {
+				t.Fatalf("the state does not end in a minute: %+v", s)
+			}
+			for len(changes) > 0 {
+				<-changes
+			}
+			testkit.Eventually(t, "the wait for the end has begun", func(context.Context) error {
+				if !clock.HasWaiters() {
+					return errors.New("no timer runs")
+				}
+				return nil
+			})
+			clock.Step(time.Minute)
+			<-changes
+			if s, _ := nodes.Get("n"); tc.holds(&s, clock.Now()) || !s.Next(clock.Now()).IsZero() {
+				t.Errorf("after the end: %+v", s)
+			}
+		})
 	}
 }
