@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/record"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,31 +27,46 @@ import (
 // TestWhatTheAPIServerRejectsIsBlamed lists the keys of a plan that an error is about.
 func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 	invalid := func(text string) error { return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "n "+text, nil) }
+	// causes returns the error for fields and values, as the API server makes it.
+	causes := func(fields ...string) error {
+		var list field.ErrorList
+		for i := 0; i < len(fields); i += 2 {
+			list = append(list, &field.Error{Type: field.ErrorTypeInvalid, Field: fields[i], BadValue: fields[i+1], Detail: "must be valid"})
+		}
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "v.io/a", list)
+	}
+	twice := plan.Desired{Labels: M{"v.io/r": "1", "v.io/a": "x_"}, ExtendedResources: M{"v.io/r": "1", "v.io/s": "1"}}
 	both := plan.Desired{Labels: M{"v.io/a": "1"}, ExtendedResources: M{"v.io/r": "1"}}
 	for name, tc := range map[string]struct {
 		err  error
 		want plan.Desired
 		keys []string
 	}{
-		"NamesALabel":      {invalid("v.io/a"), both, []string{"v.io/a"}},
-		"NamesNothing":     {invalid(""), both, []string{"v.io/r"}},
+		"NamesALabel":      {invalid("v.io/a"), both, []string{"label v.io/a"}},
+		"NamesNothing":     {invalid(""), both, []string{"extended resource v.io/r"}},
 		"NoResources":      {invalid(""), plan.Desired{Labels: M{"v.io/a": "1"}}, nil},
-		"ResourcesAlone":   {invalid(""), plan.Desired{ExtendedResources: M{"v.io/r": "1"}}, []string{"v.io/r"}},
-		"Forbidden":        {apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("v.io/a")), both, []string{"v.io/a"}},
+		"ResourcesAlone":   {invalid(""), plan.Desired{ExtendedResources: M{"v.io/r": "1"}}, []string{"extended resource v.io/r"}},
+		"Forbidden":        {apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("v.io/a")), both, []string{"label v.io/a"}},
 		"AnotherError":     {apierrors.NewInternalError(errors.New("v.io/a")), both, nil},
 		"NoError":          {nil, both, nil},
 		"NoErrorOfTheAPI":  {errors.New("v.io/a"), both, nil},
 		"NamesAnotherNode": {invalid("v.io/x"), plan.Desired{Labels: M{"v.io/a": "1"}}, nil},
-		"NamesALongerKey":  {invalid("v.io/a.b is not allowed."), plan.Desired{Labels: M{"v.io/a": "1", "v.io/a.b": "1"}}, []string{"v.io/a.b"}},
-		"EndsASentence":    {invalid("not allowed: v.io/a."), both, []string{"v.io/a"}},
-		"NamesAPath":       {invalid("status.capacity.v.io/r"), both, []string{"v.io/r"}},
+		"NamesALongerKey":  {invalid("v.io/a.b is not allowed."), plan.Desired{Labels: M{"v.io/a": "1", "v.io/a.b": "1"}}, []string{"label v.io/a.b"}},
+		"EndsASentence":    {invalid("not allowed: v.io/a."), both, []string{"label v.io/a"}},
+		"AFieldNamesAKey":  {causes("status.capacity[v.io/s]", "1"), twice, []string{"extended resource v.io/s"}},
+		"OfOneKind":        {causes("status.capacity[v.io/r]", "1"), twice, []string{"extended resource v.io/r"}},
+		"TwoFields":        {causes("status.capacity[v.io/r]", "1", "status.allocatable[v.io/s]", "1"), twice, []string{"extended resource v.io/r", "extended resource v.io/s"}},
+		"AFieldOfLabels":   {causes("metadata.labels", "x_"), twice, []string{"label v.io/a"}},
+		"ALabelByName":     {causes("metadata.labels", "v.io/r"), twice, []string{"label v.io/r"}},
+		"AnotherField":     {causes("spec.providerID", ""), plan.Desired{Labels: M{"v.io/x": "1"}}, nil},
+		"NamesAPath":       {invalid("status.capacity.v.io/r"), both, []string{"extended resource v.io/r"}},
 	} {
 		p := plan.Compute(plan.State{}, tc.want, plan.Policy{})
 		var got []string
 		if blamed := blame(tc.err, p); blamed != nil {
 			for _, s := range p.Steps {
 				if blamed(s) {
-					got = append(got, s.Key)
+					got = append(got, nameOf(s))
 				}
 			}
 		}

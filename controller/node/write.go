@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +14,6 @@ import (
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/provenance/record"
-	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -115,46 +112,6 @@ func (r *Reconciler) failed(err error) error {
 	}
 	r.metrics.failures.Inc()
 	return err
-}
-
-// blame returns the steps of a plan that the API server rejects, or nil if the error has another reason. The API server and its
-// policies usually name the key. If they name none, extended resources are the most likely cause, since the API server validates
-// nothing else that was not already validated. If it was another key, the resources are written in the next pass.
-func blame(err error, p *plan.Plan) func(plan.Step) bool {
-	if err == nil || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-		return nil
-	}
-	named, contained, resources := map[string]bool{}, map[string]bool{}, false
-	text := err.Error()
-	whole := words(text)
-	for _, s := range p.Steps {
-		resources = resources || s.Kind == keys.Resource
-		if whole[s.Key] {
-			named[s.Key] = true
-		} else if strings.Contains(text, s.Key) {
-			contained[s.Key] = true
-		}
-	}
-	switch {
-	case len(named) > 0: // a key can be a part of another one
-		return func(s plan.Step) bool { return named[s.Key] }
-	case len(contained) > 0:
-		return func(s plan.Step) bool { return contained[s.Key] }
-	case resources:
-		return func(s plan.Step) bool { return s.Kind == keys.Resource }
-	}
-	return nil
-}
-
-// words returns the parts of a message that can be keys.
-func words(message string) map[string]bool {
-	out := map[string]bool{}
-	for _, word := range strings.FieldsFunc(message, func(c rune) bool {
-		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_./", c)
-	}) {
-		out[strings.Trim(word, "-_./")] = true // of the end of a sentence
-	}
-	return out
 }
 
 // noteRefused records values that the API server rejects.
