@@ -3,6 +3,7 @@ package extender
 import (
 	"cmp"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,8 +47,22 @@ type Missing struct {
 	Sample []string `json:"sample"`
 }
 
-// Explain returns the nodes on which a pod can run. If node is not empty, it adds the details of that node.
-func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
+// Check is a requirement of a pod that the extender does not evaluate, because the scheduler does, such as its node selector.
+type Check struct {
+	// Origin is the part of the pod, Text what it requires.
+	Origin, Text string
+	// Lacks returns what a node lacks; empty: it meets the requirement.
+	Lacks func(node string) string
+}
+
+func (c Check) lacks() string { return "label " + c.Text }
+
+// labelPrefix is the beginning of reasons about labels, in the form of those about features.
+const labelPrefix = "node label requirement not met: "
+
+// Explain returns the nodes on which a pod can run, which meet the further checks too. If node is not empty, it adds the details of that
+// node.
+func (d *Decider) Explain(pod *corev1.Pod, node string, checks ...Check) Explanation {
 	out := Explanation{Pod: pod.Namespace + "/" + pod.Name, Node: node}
 	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
 	names := d.Index.Names()
@@ -56,24 +71,21 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 	case problem != "":
 		out.Problem = index.NotMet(problem).Text
 		return out
-	case reqs == nil:
+	case reqs == nil && len(checks) == 0:
 		out.Matching = len(names)
 		return out
+	case reqs == nil:
+		reqs = &requirements.Requirements{}
 	}
-	out.Origins = origins(reqs)
+	out.Origins = origins(reqs, checks)
 	now := d.now()
-	j := d.Index.Judge(reqs, now)
 	missing := map[string]*Missing{}
-	for _, name := range names {
-		why, noNode := j.Check([]byte(name))
-		if why == nil {
+	for name, unmet := range d.unmet(reqs, names, now, checks) {
+		text := unmet.text
+		if text == "" {
 			out.Matching++
 			out.Sample = appendSample(out.Sample, name)
 			continue
-		}
-		text := why.Text
-		if noNode {
-			text += " (no node has it)"
 		}
 		m := missing[text]
 		if m == nil {
@@ -83,7 +95,6 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 		m.Nodes++
 		m.Sample = appendSample(m.Sample, name)
 	}
-	j.End()
 	for _, m := range missing {
 		out.Missing = append(out.Missing, *m)
 	}
@@ -91,21 +102,123 @@ func (d *Decider) Explain(pod *corev1.Pod, node string) Explanation {
 		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Reason, b.Reason))
 	})
 	if out.Matching == 0 {
-		a := d.Index.Query(reqs, 0)
-		out.Nearest, out.Lacks = a.Nearest, a.Lacks
+		out.Nearest, out.Lacks = d.nearest(reqs, names, now, checks)
 	}
 	if node != "" {
-		out.Findings, _ = d.Index.Explain(reqs, node, now)
+		out.Findings = d.findings(reqs, node, now, checks)
 	}
 	return out
 }
 
+// Unmet returns the first requirement of a pod that each node does not meet, sorted by the names of the nodes; empty: it meets all.
+func (d *Decider) Unmet(pod *corev1.Pod, checks ...Check) iter.Seq2[string, string] {
+	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
+	if problem != "" {
+		return func(func(string, string) bool) {} // it does not depend on nodes
+	}
+	if reqs == nil {
+		reqs = &requirements.Requirements{}
+	}
+	return func(yield func(string, string) bool) {
+		for name, unmet := range d.unmet(reqs, d.Index.Names(), d.now(), checks) {
+			if !yield(name, cmp.Or(unmet.lacks, unmet.text)) {
+				return
+			}
+		}
+	}
+}
+
+// unmet is the first requirement that a node does not meet: the full message, and what the node lacks. It is empty if the node meets all.
+type unmet struct{ text, lacks string }
+
+func (d *Decider) unmet(reqs *requirements.Requirements, names []string, now int64, checks []Check) iter.Seq2[string, unmet] {
+	none := noNodeMeets(names, checks)
+	return func(yield func(string, unmet) bool) {
+		j := d.Index.Judge(reqs, now)
+		defer j.End()
+		for _, name := range names {
+			first, noNode := unmet{}, false
+			if i := slices.IndexFunc(checks, func(c Check) bool { return c.Lacks(name) != "" }); i >= 0 {
+				first, noNode = unmet{labelPrefix + checks[i].Text, checks[i].lacks()}, none[i]
+			} else if why, all := j.Check([]byte(name)); why != nil {
+				first, noNode = unmet{why.Text, why.Lacks}, all
+			}
+			if noNode {
+				first.text += " (no node has it)"
+			}
+			if !yield(name, first) {
+				return
+			}
+		}
+	}
+}
+
+// noNodeMeets reports for each check whether no node meets it.
+func noNodeMeets(names []string, checks []Check) []bool {
+	out := make([]bool, len(checks))
+	for i, c := range checks {
+		out[i] = !slices.ContainsFunc(names, func(name string) bool { return c.Lacks(name) == "" })
+	}
+	return out
+}
+
+// nearest returns the node that lacks the fewest labels, and of these one that lacks the fewest features, with what it lacks.
+func (d *Decider) nearest(reqs *requirements.Requirements, names []string, now int64, checks []Check) (nearest, lacks string) {
+	a := d.Index.Query(reqs, 0)
+	if len(checks) == 0 {
+		return a.Nearest, a.Lacks
+	}
+	j := d.Index.Judge(reqs, now)
+	defer j.End()
+	fewest := 0
+	for _, name := range names {
+		var list []string
+		for _, c := range checks {
+			if c.Lacks(name) != "" {
+				list = append(list, c.lacks())
+			}
+		}
+		n := 2 * len(list)
+		if why, _ := j.Check([]byte(name)); why != nil {
+			list = append(list, why.Lacks)
+			n += 2
+		}
+		if name != a.Nearest {
+			n++ // among equals, the one that lacks the fewest features
+		}
+		if nearest == "" || n < fewest {
+			nearest, lacks, fewest = name, strings.Join(list, ", "), n
+		}
+	}
+	return nearest, lacks
+}
+
+// findings returns the result of each requirement on a node, nil if there is no such node.
+func (d *Decider) findings(reqs *requirements.Requirements, node string, now int64, checks []Check) []index.Finding {
+	of, ok := d.Index.Explain(reqs, node, now)
+	if !ok {
+		return nil
+	}
+	var out []index.Finding
+	for _, c := range checks {
+		f := index.Finding{Origin: c.Origin + " " + c.Text, Why: c.Lacks(node)}
+		if f.Met = f.Why == ""; !f.Met {
+			f.Lacks = c.lacks()
+		}
+		out = append(out, f)
+	}
+	return append(out, of...)
+}
+
 // origins returns the distinct origins of requirements, in the order of evaluation.
-func origins(reqs *requirements.Requirements) (out []string) {
+func origins(reqs *requirements.Requirements, checks []Check) (out []string) {
 	add := func(origin string) {
 		if !slices.Contains(out, origin) {
 			out = append(out, origin)
 		}
+	}
+	for _, c := range checks {
+		add(c.Origin)
 	}
 	for _, r := range reqs.Required {
 		add(r.Origin)

@@ -31,7 +31,7 @@ It finds installations in all namespaces by the label app.kubernetes.io/part-of=
   keys of Nodes that flap, that another client keeps changing, or that the API server rejects
   the Nodes: whether each of a sample has what its rules give, or the controller reports why not (--all compares all Nodes)
   rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
-  pods that wait for a scheduler that does not run, or that does not check the features they require
+  pods that wait for a scheduler that does not run, or that does not check the features they require, or for labels that no Node has
   NodeResourceTopologies, if they are published: their definition, other publishers, and nodes on which the scheduler would place no pods
 
 The first line is the most important finding: errors, then warnings, then what is well. With --wait it repeats the checks until

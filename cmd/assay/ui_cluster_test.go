@@ -164,3 +164,25 @@ func TestUIShowsTheWorker(t *testing.T) {
 		t.Errorf("nodes whose worker is down:\n%s", page)
 	}
 }
+
+// TestUICountsTheLabelsThatAPodSelects: the page of a pod that selects a label which no node has said that all nodes can run it.
+func TestUICountsTheLabelsThatAPodSelects(t *testing.T) {
+	const label = "feature.node.kubernetes.io/cpu-cpuid.AMXTILE"
+	api := fakeCluster()
+	pod := object{
+		"metadata": object{"namespace": "ml", "name": "selects"}, "spec": object{"nodeSelector": object{label: "true"}},
+	}
+	api["/api/v1/namespaces/ml/pods/selects"], api["/api/v1/pods"] = pod, list(pod)
+	for address, wants := range map[string][]string{
+		"pod?namespace=ml&name=selects":        {"0 of 3 nodes meet its requirements", "node label requirement not met: " + label + "=true (no node has it)"},
+		"pod?namespace=ml&name=selects&node=b": {"node selector " + label + "=true", "label " + label + " is missing"},
+		"pods":                                 {label},
+	} {
+		page := uiPage(t, api, address)
+		for _, text := range wants {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s lacks %q", address, text)
+			}
+		}
+	}
+}

@@ -130,7 +130,7 @@ func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := l.answer(ctx, l.client, &extender.Decider{Index: nodes, Requirements: known}, pod, cmp.Or(node, pod.Spec.NodeName))
+	answer, err := l.answer(ctx, l.client, l.world, &extender.Decider{Index: nodes, Requirements: known}, pod, cmp.Or(node, pod.Spec.NodeName))
 	if err != nil {
 		answer.Warnings = append(answer.Warnings, "What makes the scheduler respect the requirements is not known: "+err.Error())
 	}

@@ -5,15 +5,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/podlabels"
 	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"
@@ -32,15 +33,17 @@ func newWhy() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
 		Use:   "why pod NAME | why pod/NAME",
-		Short: "Show which nodes have the features that a pod requires, and why others do not",
-		Long: `Show which nodes have the features that a pod requires, and for each other node the first requirement that it does not meet, in the
-words of the scheduler's event.
+		Short: "Show which nodes have the labels and features that a pod requires, and why others do not",
+		Long: `Show which nodes have the labels and features that a pod requires, and for each other node the first requirement that it does not
+meet, in the words of the scheduler's event. Labels are those of the node selector and of the required node affinity.
 
 It also says what makes the scheduler respect the requirements: a node selector, and what wrote it, the extender, or nothing.
 
-It checks features only, not free resources, taints or other filters of the scheduler. It evaluates the requirements itself; the
+It checks labels and features, not free resources, taints or other filters of the scheduler. It evaluates the requirements itself; the
 extender need not run. It decides whether features are current by the readiness of nodes; it does not read Leases, as an extender
-with --publisher-leases does.`,
+with --publisher-leases does.
+
+Exit codes: 0 a node meets all requirements; 1 none does, or the pod does not exist; 2 the cluster could not be read.`,
 		Example: `  assay why pod/train-0 -n ml
   assay why pod ml/train-0 --node worker-7
   assay why pod ml/train-0 -o wide
@@ -101,7 +104,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	e, err := f.answer(cmd.Context(), c, d, pod, f.node)
+	e, err := f.answer(cmd.Context(), c, world, d, pod, f.node)
 	note(cmd, err)
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return notFound(corev1.Resource("nodes"), f.node, didYouMean(f.node, world.fleet.Names()))
@@ -112,9 +115,9 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 		for _, text := range e.Warnings {
 			fmt.Fprintln(w, styleOf(w).bad(printable(text+".")))
 		}
-		printWhy(w, e.Explanation, e.Ways)
-		if f.output == "wide" {
-			printPerNode(w, d, pod)
+		printWhy(w, &e)
+		if f.output == "wide" && e.Problem == "" && len(e.Origins) > 0 {
+			printPerNode(w, d, pod, world.checks(e.Labels))
 		}
 	default:
 		if err := printObject(w, f.output, e); err != nil {
@@ -129,8 +132,13 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 
 // answer says which nodes can run a pod, with the details of a node unless it is empty, and what makes the scheduler respect the pod's
 // requirements. The latter is unknown without a cluster, where the client is nil; the error is about it alone.
-func (f *worldFlags) answer(ctx context.Context, c *cluster.Client, d *extender.Decider, pod *corev1.Pod, node string) (out serving.Answer, err error) {
-	out.Explanation = d.Explain(pod, node)
+func (f *worldFlags) answer(
+	ctx context.Context, c *cluster.Client, w *world, d *extender.Decider, pod *corev1.Pod, node string,
+) (out serving.Answer, err error) {
+	if out.Labels, err = w.podLabels(pod); err != nil {
+		out.Warnings = append(out.Warnings, err.Error())
+	}
+	out.Explanation = d.Explain(pod, node, w.checks(out.Labels)...)
 	for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.%s[%s] %s", u.Map, u.Key, u.Message))
 	}
@@ -138,6 +146,33 @@ func (f *worldFlags) answer(ctx context.Context, c *cluster.Client, d *extender.
 		out.Ways, err = f.ways(ctx, c, pod)
 	}
 	return out, err
+}
+
+// podLabels returns the labels that a pod requires of its node. The error says why nothing is known of them.
+func (w *world) podLabels(pod *corev1.Pod) ([]podlabels.Requirement, error) {
+	out, err := podlabels.Of(&pod.Spec)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the labels that the pod requires are unknown: %w", err)
+	case len(out) > 0 && w.nodes == nil:
+		return nil, fmt.Errorf("the labels that the pod requires are not checked, because %s has no Nodes", w.where)
+	}
+	podlabels.Count(out, maps.Values(w.nodes))
+	return out, nil
+}
+
+// checks returns the requirements on labels for the extender's decider, which does not know them.
+func (w *world) checks(of []podlabels.Requirement) []extender.Check {
+	out := make([]extender.Check, len(of))
+	for i := range of {
+		out[i] = extender.Check{Origin: of[i].Origin, Text: of[i].Text, Lacks: func(name string) string {
+			if node := w.nodes[name]; node != nil {
+				return of[i].Lacks(node)
+			}
+			return "there is no such Node"
+		}}
+	}
+	return out
 }
 
 // ways returns what makes the scheduler respect the requirements of a pod.
@@ -232,8 +267,8 @@ func (w *world) requirements(ctx context.Context, c *cluster.Client) (*podrequir
 	return known, err
 }
 
-func printWhy(w io.Writer, e extender.Explanation, ways []serving.Way) {
-	s := styleOf(w)
+func printWhy(w io.Writer, e *serving.Answer) {
+	s, ways := styleOf(w), e.Ways
 	for i := range ways {
 		if !ways[i].Served() {
 			fmt.Fprintln(w, s.bad(printable(ways[i].String()+".")))
@@ -252,16 +287,16 @@ func printWhy(w io.Writer, e extender.Explanation, ways []serving.Way) {
 }
 
 // printMatching prints the requirements of a pod and the nodes that meet them.
-func printMatching(w io.Writer, s style, e extender.Explanation) {
+func printMatching(w io.Writer, s style, e *serving.Answer) {
 	switch {
 	case e.Problem != "":
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
 		return
 	case len(e.Origins) == 0:
-		fmt.Fprintf(w, "Pod %s requires no features: all %s can run it.\n", e.Pod, clip.Count(e.Nodes, "node"))
+		fmt.Fprintf(w, "Pod %s requires no features and no labels: all %s can run it.\n", e.Pod, clip.Count(e.Nodes, "node"))
 		return
 	}
-	fmt.Fprintf(w, "Pod %s requires features with %s.\n", e.Pod, strings.Join(e.Origins, ", "))
+	fmt.Fprintf(w, "Pod %s requires %s with %s.\n", e.Pod, e.Kinds(), strings.Join(e.Origins, ", "))
 	text := fmt.Sprintf("%d of %d nodes meet the requirements", e.Matching, e.Nodes)
 	if e.Matching == 0 {
 		text = s.bad(text)
@@ -293,25 +328,12 @@ func printAsked(w io.Writer, list []index.Finding) {
 }
 
 // printPerNode prints the first unmet requirement of each node.
-func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod) {
-	reqs, problem := d.Requirements.Of(pod.Namespace, pod.Labels, pod.Annotations)
-	if reqs == nil || problem != "" {
-		return
-	}
+func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod, checks []extender.Check) {
 	t := &table{}
 	t.add("NODE", "LACKS")
-	nodes := d.Index.Names()
-	j := d.Index.Judge(reqs, time.Now().Unix())
-	for _, name := range nodes {
-		lacks := "-"
-		if why, _ := j.Check([]byte(name)); why != nil {
-			if lacks = why.Lacks; lacks == "" {
-				lacks = why.Text
-			}
-		}
-		t.add(name, lacks)
+	for name, lacks := range d.Unmet(pod, checks...) {
+		t.add(name, dash(lacks))
 	}
-	j.End()
 	fmt.Fprintln(w)
 	t.print(w, "")
 }

@@ -158,7 +158,7 @@ a     -
 b     -
 c     its features are stale
 `, 0},
-		"plain": {[]string{"plain"}, "Pod default/plain requires no features: all 3 nodes can run it.\n", 0},
+		"plain": {[]string{"plain"}, "Pod default/plain requires no features and no labels: all 3 nodes can run it.\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, code := runCommand(t, kubeconfig, append([]string{"why", "pod"}, test.args...)...)

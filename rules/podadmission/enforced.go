@@ -24,14 +24,14 @@ func Unenforced(spec *corev1.PodSpec, reqs *requirements.Requirements) string {
 		return ""
 	}
 	for key := range spec.NodeSelector {
-		if ofFeatures(key) {
+		if OfFeatures(key) {
 			return ""
 		}
 	}
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, e := range term.MatchExpressions {
-				if ofFeatures(e.Key) {
+				if OfFeatures(e.Key) {
 					return ""
 				}
 			}
@@ -40,8 +40,8 @@ func Unenforced(spec *corev1.PodSpec, reqs *requirements.Requirements) string {
 	return unenforced
 }
 
-// ofFeatures reports whether the namespace of a label is one that rules and requests write to by default.
-func ofFeatures(label string) bool {
+// OfFeatures reports whether the namespace of a label is one that rules and requests write to by default.
+func OfFeatures(label string) bool {
 	namespace, _, _ := strings.Cut(label, "/")
 	return namespace == assayv1alpha1.RequestLabelNamespace || namespace == nfdv1alpha1.FeatureLabelNamespace ||
 		strings.HasSuffix(namespace, "."+nfdv1alpha1.FeatureLabelNamespace)

@@ -269,6 +269,22 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "WARN NodeFeatureRule r conflicts with another rule: KeyWrittenTwice: label a",
 		},
+		"A pod selects a label of a feature that no Node has": {
+			damage: func(t *testing.T, d *doctored) {
+				d.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "selects"}, Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{"feature.node.kubernetes.io/cpu-cpuid.AMXTILE": "true"}, Containers: d.template("x").Spec.Containers,
+				}})
+			},
+			code: 1, want: "WARN 1 pod waiting: assay-system/selects: no Node meets the node selector feature.node.kubernetes.io/cpu-cpuid.AMXTILE=true",
+		},
+		"A pod selects another label that no Node has": {
+			damage: func(t *testing.T, d *doctored) {
+				d.create(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "selects"}, Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{"pool": "none"}, Containers: d.template("x").Spec.Containers,
+				}})
+			},
+			want: "ok   no pod waits for a scheduler that does not check its features",
+		},
 		"A group is rejected": {
 			damage: func(t *testing.T, d *doctored) {
 				g := &nfdv1alpha1.NodeFeatureGroup{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "g"}}

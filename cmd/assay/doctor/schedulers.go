@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/podlabels"
 	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -66,6 +68,10 @@ func (e *examination) schedulers(ctx context.Context) error {
 		e.report(check, Error, fmt.Sprintf("%s: %s: waiting for the scheduler %s, which does not run", clip.Count(len(orphans), "pod"), some(orphans), serving.Scheduler),
 			"Upgrade the release with scheduler.enabled=true")
 	}
+	impossible, err := e.unlabeled(ctx, pods, installed)
+	if err != nil {
+		return err
+	}
 	unserved := 0
 	for _, way := range slices.SortedFunc(maps.Keys(ways), func(a, b serving.Way) int { return strings.Compare(a.String(), b.String()) }) {
 		unserved += e.waiting(way, ways[way])
@@ -73,10 +79,49 @@ func (e *examination) schedulers(ctx context.Context) error {
 	if len(unasked) > 0 {
 		e.report(check, Error, fmt.Sprintf("%s: %s: waiting because the scheduler fails: %s", clip.Count(len(unasked), "pod"), some(unasked), message), "")
 	}
-	if len(orphans)+unserved+len(unasked) == 0 {
+	if len(orphans)+unserved+len(unasked)+impossible == 0 {
 		e.ok(check, "no pod waits for a scheduler that does not check its features")
 	}
 	return nil
+}
+
+// unlabeled reports pods that require labels of features which no Node has together, and returns their number. Pods that require only other
+// labels are not about Assay.
+func (e *examination) unlabeled(ctx context.Context, pods []corev1.Pod, installed *serving.Installed) (int, error) {
+	waiting := map[string][]string{}
+	var nodes []*corev1.Node
+	for i := range pods {
+		p := &pods[i]
+		ours := func(key string) bool { return podadmission.OfFeatures(key) || installed.RuleLabels[key] }
+		of, err := podlabels.Of(&p.Spec)
+		if err != nil || !slices.ContainsFunc(podlabels.Keys(&p.Spec), ours) {
+			continue // the API server rejects what has an error
+		}
+		if nodes == nil {
+			list, err := e.c.Nodes(ctx, "")
+			if err != nil {
+				return 0, err
+			}
+			for i := range list {
+				nodes = append(nodes, &list[i])
+			}
+		}
+		if podlabels.Count(of, slices.Values(nodes)) > 0 {
+			continue
+		}
+		text := "labels that it requires"
+		if none := slices.IndexFunc(of, func(r podlabels.Requirement) bool { return r.Nodes == 0 }); none >= 0 {
+			text = of[none].Origin + " " + of[none].Text
+		}
+		waiting[text] = append(waiting[text], p.Namespace+"/"+p.Name)
+	}
+	n := 0
+	for _, text := range slices.Sorted(maps.Keys(waiting)) {
+		pods := waiting[text]
+		n += len(pods)
+		e.report("scheduling", Warning, fmt.Sprintf("%s waiting: %s: no Node meets the %s", clip.Count(len(pods), "pod"), some(pods), text), "assay why pod "+pods[0])
+	}
+	return n, nil
 }
 
 // waiting reports what serves pods that wait, and returns 1 if nothing does.

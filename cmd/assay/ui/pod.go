@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/podlabels"
 	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -82,7 +84,7 @@ func (d *data) waiting(pod *corev1.Pod, column int) cell {
 	return d.age(pod.CreationTimestamp)
 }
 
-// asked names the labels, annotations and node selectors with which a pod requires features; "" if it does not, apart from policies.
+// asked names the labels, annotations, node selectors and labels of the required node affinity with which a pod requires features; "" if it does not, apart from policies.
 func asked(pod *corev1.Pod) string {
 	var out []string
 	if name := pod.Labels[assayv1alpha1.FeatureRequestLabel]; name != "" {
@@ -93,8 +95,8 @@ func asked(pod *corev1.Pod) string {
 			out = append(out, key)
 		}
 	}
-	for key := range pod.Spec.NodeSelector {
-		if namespace, _, _ := strings.Cut(key, "/"); namespace == assayv1alpha1.RequestLabelNamespace {
+	for _, key := range podlabels.Keys(&pod.Spec) {
+		if podadmission.OfFeatures(key) {
 			out = append(out, key)
 		}
 	}
@@ -126,7 +128,7 @@ func (p *podPage) Verdict() string {
 	case e.Problem != "":
 		return e.Problem
 	case len(e.Origins) == 0:
-		return fmt.Sprintf("The pod requires no features: all %s can run it, as far as features decide.", plural(e.Nodes, "node"))
+		return fmt.Sprintf("The pod requires no features and no labels: all %s can run it, as far as these decide.", plural(e.Nodes, "node"))
 	default:
 		return fmt.Sprintf("%s of %s meet its requirements.", thousands(e.Matching), plural(e.Nodes, "node"))
 	}
