@@ -42,8 +42,8 @@ var additions = []struct{ file, behind, insert string }{
 	{"rules/keys/protected.go", "	why       string\n}{\n", `{"row.kubernetes.io", true, "row says protected"},`},
 	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
 	{
-		"rules/lint/catalog.go", "var catalog = map[string]knownFeature{\n",
-		`"cpus.device": {instances: true, elements: []string{"op", "value"}},`,
+		"rules/dictionary/devices.go", "var deviceFeatures = []Feature{\n",
+		`{Name: "cpus.device", Type: Instances, Elements: []Element{{Name: "op"}, {Name: "value"}}},`,
 	},
 	{"settings/list.go", "type Settings struct {\n", `DisableLabel []string`},
 	{

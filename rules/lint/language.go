@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -75,11 +76,11 @@ func (l *linter) loop(path *field.Path, loop *nfdv1alpha1.JSON, around string) s
 		return ""
 	}
 	name := strings.ToLower(m[1])
-	f, known := catalog[name]
-	if near := nearest(name, featureNames); !known && near != "" {
+	f := dictionary.Find(name)
+	if near := dictionary.Nearest(name, dictionary.Names()); f == nil && near != "" {
 		l.warn(path, warning.Defect, "no source publishes %s; did you mean {@%s}?", m[1], near)
 	}
-	if !f.instances {
+	if !f.Is(dictionary.Instances) {
 		return ""
 	}
 	return name
@@ -121,7 +122,7 @@ func (l *linter) items(path *field.Path, text, item string) {
 	for _, e := range expression.FindAllString(text, -1) {
 		for _, m := range itemField.FindAllStringSubmatch(e, -1) {
 			if m[2] == "" {
-				l.element(func() *field.Path { return path }, item, catalog[item], m[1])
+				l.element(func() *field.Path { return path }, dictionary.Find(item), m[1])
 			}
 		}
 	}
@@ -131,59 +132,59 @@ func (l *linter) items(path *field.Path, text, item string) {
 func (l *linter) instances(path *field.Path, e string) {
 	for _, m := range instance.FindAllStringSubmatch(e, -1) {
 		name := strings.ToLower(m[1])
-		if f, ok := catalog[name]; ok && f.instances && m[3] == "" && !l.counted(path, name, f, m[2]) {
-			l.element(func() *field.Path { return path }, name, f, m[2])
+		if f := dictionary.Find(name); f.Is(dictionary.Instances) && m[3] == "" && !l.counted(path, f, m[2]) {
+			l.element(func() *field.Path { return path }, f, m[2])
 		}
 	}
 }
 
 // counted warns about a name with which the author probably means the number of instances, and reports whether it is one.
-func (l *linter) counted(path *field.Path, name string, f knownFeature, element string) bool {
-	if !slices.Contains(counts, strings.ToLower(element)) || slices.Contains(f.elements, element) {
+func (l *linter) counted(path *field.Path, f *dictionary.Feature, element string) bool {
+	if !slices.Contains(counts, strings.ToLower(element)) || f.Knows(element) {
 		return false
 	}
-	l.warn(path, warning.Defect, "%s is a list of instances and has no %s; write {@%s.len()} for their number", name, element, name)
+	l.warn(path, warning.Defect, "%s is a list of instances and has no %s; write {@%s.len()} for their number", f.Name, element, f.Name)
 	return true
 }
 
 // TemplateField returns the reason why an element of a feature in the data of a template cannot have a field, or "" if it may have it.
 func TemplateField(feature, name string) string {
-	f, known := catalog[feature]
-	fields := f.elements
+	f := dictionary.Find(feature)
+	fields := f.ElementNames()
 	switch {
-	case !known:
+	case f == nil:
 		return ""
-	case f.instances && f.open:
-		if near := nearest(name, fields); near == "" || near == name || !sameButTypo(name, near) {
+	case f.Is(dictionary.Instances) && f.Any():
+		if near := dictionary.Nearest(name, fields); near == "" || near == name || !dictionary.Typo(name, near) {
 			return ""
 		}
-	case !f.instances:
+	case !f.Is(dictionary.Instances):
 		fields = []string{"Name", "Value"}
 	}
-	if slices.Contains(fields, name) || hasAnyPrefix(name, f.prefixes) {
+	if slices.Contains(fields, name) || f.Is(dictionary.Instances) && f.Knows(name) {
 		return ""
 	}
 	for _, field := range fields {
-		if strings.EqualFold(separators.Replace(field), separators.Replace(name)) {
+		if strings.EqualFold(dictionary.Separators.Replace(field), dictionary.Separators.Replace(name)) {
 			return fmt.Sprintf("an element of .%s has .%s, not .%s", feature, field, name)
 		}
 	}
-	if near := nearest(name, fields); near != "" {
+	if near := dictionary.Nearest(name, fields); near != "" {
 		return fmt.Sprintf("an element of .%s has no .%s; did you mean .%s?", feature, name, near)
 	}
 	return fmt.Sprintf("an element of .%s has no .%s; it has .%s", feature, name, strings.Join(fields, ", ."))
 }
 
 // instead returns how to write a reference to an attribute of a feature that has instances only.
-func instead(name string, f knownFeature, element string) string {
+func instead(f *dictionary.Feature, element string) string {
 	near := element
-	if !slices.Contains(f.elements, element) {
-		if near = nearest(element, f.elements); near == "" && !f.open {
-			return fmt.Sprintf("%s is a list of instances and has no %s; they have %s", name, element, strings.Join(f.elements, ", "))
+	if !f.Knows(element) {
+		if near = dictionary.Nearest(element, f.ElementNames()); near == "" && !f.Any() {
+			return fmt.Sprintf("%s is a list of instances and has no %s; they have %s", f.Name, element, strings.Join(f.ElementNames(), ", "))
 		}
 		if near == "" {
 			near = element
 		}
 	}
-	return fmt.Sprintf("%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", name, name, near)
+	return fmt.Sprintf("%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", f.Name, f.Name, near)
 }

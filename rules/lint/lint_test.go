@@ -128,7 +128,7 @@ func TestFeaturesAreListedOnce(t *testing.T) {
 	}
 }
 
-// The catalog must contain all names and values that the worker publishes for a whole machine, so that rules on them cause no
+// The dictionary must contain all names and values that the worker publishes for a whole machine, so that rules on them cause no
 // warnings.
 func TestWhatMachinesPublishIsKnown(t *testing.T) {
 	files, err := filepath.Glob("../../test/hosts/*/nodefeature.yaml")
@@ -194,9 +194,9 @@ func TestWhatSourcesNeverPublish(t *testing.T) {
 		"PCIAttribute":     {`{feature: pci.device, matchExpressions: {vendorID: {op: Exists}}}`, "pci.device has no vendorID; "},
 		"LabelAsFeature":   {`{feature: network-sriov.capable, matchExpressions: {x: {op: Exists}}}`, "network-sriov.capable is the name of a label; the features of network are network.device"},
 		"VendorOfCPUID":    {`{feature: cpu.model, matchExpressions: {vendor_id: {op: In, value: [GenuineIntel]}}}`, `matchExpressions[vendor_id].value[0]: vendor_id is never "GenuineIntel": write Intel`},
-		"RotationalFalse":  {`{feature: storage.block, matchExpressions: {rotational: {op: In, value: ["false"]}}}`, `rotational is never "false": it is 0 or 1`},
+		"RotationalFalse":  {`{feature: storage.block, matchExpressions: {rotational: {op: In, value: ["false"]}}}`, `rotational is never "false": write 0`},
 		"NUMATrue":         {`{feature: memory.numa, matchExpressions: {is_numa: {op: In, value: ["True"]}}}`, `is_numa is never "True": write true`},
-		"NUMAExists":       {`{feature: memory.numa, matchExpressions: {is_numa: {op: Exists}}}`, "is_numa is false where it is not true, and exists on either; write op: IsTrue"},
+		"NUMAExists":       {`{feature: memory.numa, matchExpressions: {is_numa: {op: Exists}}}`, "is_numa is false where it is not true, and exists on either: write op: IsTrue"},
 		"USBProduct":       {`{feature: usb.device, matchExpressions: {class: {op: In, value: ["6238"]}}}`, `"6238" looks like a product; did you mean device?`},
 	} {
 		if got := lintText(t, `{rules: [{name: a, labels: {a: "b"}, matchFeatures: [`+tc.term+`]}]}`, lint.Options{}); !strings.Contains(got, tc.want) {

@@ -1,12 +1,34 @@
 package lint
 
-import "slices"
+import (
+	"strings"
 
-// FeatureNames returns the sorted names of the features that Assay's sources publish.
-func FeatureNames() []string { return slices.Clone(featureNames) }
+	"github.com/assay-project/assay/rules/dictionary"
+)
 
-// ElementNames returns the sorted names of the known elements of a feature, or for instances of their attributes. A feature may
-// have other elements.
-func ElementNames(feature string) []string {
-	return slices.Sorted(slices.Values(catalog[feature].elements))
+// ownDomains are domains that only Assay publishes. Other publishers use local, custom and fake freely, and may use names such as
+// gpu and rdma.
+var ownDomains = map[string]bool{
+	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
+}
+
+// Known reports whether Assay's sources may publish the feature. The name must be in lower case.
+func Known(feature string) bool {
+	return dictionary.Find(feature) != nil
+}
+
+func featuresOf(domain string) []string {
+	var out []string
+	for _, name := range dictionary.Names() {
+		if strings.HasPrefix(name, domain+".") {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// pciBaseClasses are the first two digits of all classes in the PCI code and ID assignment specification.
+var pciBaseClasses = map[string]struct{}{
+	"00": {}, "01": {}, "02": {}, "03": {}, "04": {}, "05": {}, "06": {}, "07": {}, "08": {}, "09": {}, "0a": {}, "0b": {},
+	"0c": {}, "0d": {}, "0e": {}, "0f": {}, "10": {}, "11": {}, "12": {}, "13": {}, "40": {}, "ff": {},
 }

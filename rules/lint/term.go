@@ -2,14 +2,12 @@ package lint
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -18,19 +16,19 @@ import (
 func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatcherTerm) {
 	name := strings.ToLower(t.Feature)
 	l.feature(at, name)
-	f, known := catalog[name]
+	f := dictionary.Find(name)
 	if t.MatchExpressions == nil && t.MatchName == nil {
 		// The API server drops unknown fields, so the author may have written more.
 		l.warn(at.path(), warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
-	if t.MatchName != nil && known && !f.flags && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
+	if t.MatchName != nil && f != nil && !f.Is(dictionary.Flags) && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
 		l.warn(at.path().Child("matchName"), warning.Suspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
 	}
 	if t.MatchExpressions == nil {
 		return
 	}
 	exprs := *t.MatchExpressions
-	if len(exprs) == 0 && t.MatchName == nil && !f.instances && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
+	if len(exprs) == 0 && t.MatchName == nil && !f.Is(dictionary.Instances) && r.LabelsTemplate == "" && r.VarsTemplate == "" &&
 		r.LabelsTemplateFrom == nil && r.VarsTemplateFrom == nil {
 		// The API server drops expressions that are null; without them, the term matches everything.
 		l.warn(at.path().Child("matchExpressions"), warning.Suspicious, "is empty and matches any %s; is an expression missing?", t.Feature)
@@ -38,12 +36,10 @@ func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatch
 	for _, key := range facts.SortedKeys(exprs) {
 		if e := exprs[key]; e != nil {
 			at.expression, at.key = true, key
-			if known {
-				l.element(at.path, name, f, key)
+			if f != nil {
+				l.key(at, f, exprs)
+				l.expression(at, f, key, exprs)
 			}
-			l.expression(at, name, key, e)
-			l.values(at, name, key, e)
-			l.id(at, name, key, exprs)
 		}
 	}
 }
@@ -55,8 +51,10 @@ func (l *linter) feature(at place, name string) {
 	}
 	path := at.path().Child("feature")
 	domain, _, dotted := strings.Cut(name, ".")
-	if near := nearest(name, featureNames); near != "" {
-		l.warn(path, warning.Suspicious, "no source publishes %s; did you mean %s?", name, near)
+	if near := dictionary.Nearest(name, dictionary.Names()); near != "" {
+		at.expression = false
+		l.advise(path, warning.Suspicious, at.fix(probablyMeant, warning.Edit{Path: append(at.steps(), "feature"), Value: near}),
+			"no source publishes %s; did you mean %s?", name, near)
 		return
 	}
 	switch {
@@ -74,51 +72,41 @@ func (l *linter) feature(at place, name string) {
 	}
 }
 
-// element warns about an element that the feature cannot have, or that is similar to one that it has.
-func (l *linter) element(path func() *field.Path, name string, f knownFeature, key string) {
-	if slices.Contains(f.elements, key) || hasAnyPrefix(key, f.prefixes) {
-		return
+// key warns about the name of an element in an expression.
+func (l *linter) key(at place, f *dictionary.Feature, all nfdv1alpha1.MatchExpressionSet) {
+	before := len(l.out)
+	near := l.element(at.path, f, at.key)
+	if _, taken := all[near]; len(l.out) > before && near != "" && !taken {
+		l.out[before].Fix = at.fix(probablyMeant, warning.Edit{Path: at.steps(), Name: near})
 	}
-	near := nearest(key, f.elements)
+}
+
+// element warns about an element that the feature cannot have, or that is similar to one that it has. It returns the name that the
+// warning proposes, or "".
+func (l *linter) element(path func() *field.Path, f *dictionary.Feature, key string) string {
+	if f.Knows(key) {
+		return ""
+	}
+	near := dictionary.Nearest(key, f.ElementNames())
+	right := dictionary.Instead(f.Wrong, key)
 	switch {
-	case name == "cpu.cpuid" && (near == "" || !sameButTypo(key, near)):
+	case strings.HasPrefix(right, f.Name+".") || right != "" && f.Knows(right):
+		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", f.Name, key, right)
+		return right
+	case right != "":
+		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", f.Name, key, right)
+	case f.Name == "cpu.cpuid" && (near == "" || !dictionary.Typo(key, near)):
 		if family := familyOf(key); family != "" {
-			l.warn(path(), warning.Suspicious, "%s has no %s; did you mean one of %s?", name, key, family)
+			l.warn(path(), warning.Suspicious, "%s has no %s; did you mean one of %s?", f.Name, key, family)
 		}
-	case near != "" && f.open && !sameButTypo(key, near):
+	case near != "" && f.Any() && !dictionary.Typo(key, near):
 	case near != "":
-		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", name, key, near)
-	case !f.open:
-		l.warn(path(), warning.Suspicious, "%s has no %s; it has %s", name, key, strings.Join(f.elements, ", "))
+		l.warn(path(), warning.Suspicious, "%s has no %s; did you mean %s?", f.Name, key, near)
+		return near
+	case !f.Any():
+		l.warn(path(), warning.Suspicious, "%s has no %s; it has %s", f.Name, key, strings.Join(f.ElementNames(), ", "))
 	}
-}
-
-// expression warns about an expression that never holds for the values that the kernel writes.
-func (l *linter) expression(at place, name, key string, e *nfdv1alpha1.MatchExpression) {
-	op := rules.MatchOperatorOf(e.Op)
-	truth := e.Op == nfdv1alpha1.MatchIsTrue || e.Op == nfdv1alpha1.MatchIsFalse
-	f := catalog[name]
-	switch {
-	case f.flags && op.Valued && (!f.attributes || !slices.Contains(f.valued, key)):
-		l.warn(at.path(), warning.Suspicious, "%s holds names without values: %s never matches; write op: Exists", name, e.Op)
-	case name == "kernel.config" && strings.HasPrefix(key, "CONFIG_"):
-		l.warn(at.path(), warning.Suspicious, "options are written without CONFIG_: %s", strings.TrimPrefix(key, "CONFIG_"))
-	case name == "kernel.config" && (truth || slices.Contains(e.Value, "true")):
-		l.warn(at.path(), warning.Suspicious, "options are y, m or a value, never true: write op: In, value: [\"y\"]")
-	case name == "kernel.loadedmodule" && strings.HasSuffix(key, ".ko"):
-		l.warn(at.path(), warning.Suspicious, "modules are listed without .ko: %s", strings.ReplaceAll(strings.TrimSuffix(key, ".ko"), "-", "_"))
-	case name == "kernel.loadedmodule" && strings.Contains(key, "-"):
-		l.warn(at.path(), warning.Suspicious, "the kernel lists modules with underscores: %s", strings.ReplaceAll(key, "-", "_"))
-	case name == "kernel.version" && key == "full" && op.Ordered && e.Type == nfdv1alpha1.TypeInteger && integers(e.Value):
-		l.warn(at.path(), warning.Defect, "%s compares integers, and a kernel version is not one: add type: version", e.Op)
-	case name == "storage.block" && (key == "rotational" || key == "dax") && truth:
-		l.warn(at.path(), warning.Suspicious, "is 0 or 1, never true or false: write op: In, value: [\"1\"]")
-	}
-}
-
-// integers reports whether all values are integers; other ones are errors, which say the same.
-func integers(values []string) bool {
-	return !slices.ContainsFunc(values, func(v string) bool { _, err := strconv.ParseInt(v, 10, 64); return err != nil })
+	return ""
 }
 
 // reference warns about a dynamic value without an element.
@@ -129,53 +117,53 @@ func (l *linter) reference(path *field.Path, ref string) {
 		return // Compile reports the error
 	}
 	name := domain + "." + feature
-	if f, ok := catalog[strings.ToLower(name)]; ok {
+	if f := dictionary.Find(strings.ToLower(name)); f != nil {
+		attributes, instances := f.Is(dictionary.Attributes), f.Is(dictionary.Instances)
 		switch {
 		case strings.ToLower(name) != name:
 			l.warn(path, warning.Suspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
-		case !f.attributes && f.instances && l.counted(path, name, f, element):
-		case !f.attributes && f.instances:
-			l.warn(path, warning.Defect, "%s", instead(name, f, element))
-		case f.attributes:
-			l.element(func() *field.Path { return path }, name, knownFeature{elements: append(slices.Clone(f.elements), f.valued...), prefixes: f.prefixes, open: f.open || f.flags}, element)
+		case !attributes && instances && l.counted(path, f, element):
+		case !attributes && instances:
+			l.warn(path, warning.Defect, "%s", instead(f, element))
+		case attributes:
+			l.element(func() *field.Path { return path }, f, element)
 		}
 		return
 	}
 	// cpu-security.sgx.enabled, as in NFD's label, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
-		if f, ok := catalog[d+"."+x]; ok && slices.Contains(f.elements, rest) {
+		if f := dictionary.Find(d + "." + x); f != nil && f.Knows(rest) {
 			l.warn(path, warning.Defect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
 			return
 		}
 	}
-	if near := nearest(name, featureNames); near != "" {
+	if near := dictionary.Nearest(name, dictionary.Names()); near != "" {
 		l.warn(path, warning.Defect, "did you mean @%s.%s? No source publishes %s", near, element, name)
 	}
 }
 
 // id warns about PCI and USB IDs in a form that the kernel never writes.
-func (l *linter) id(at place, name, key string, all nfdv1alpha1.MatchExpressionSet) {
-	width := idWidth(name, key)
-	e := all[key]
-	if width == 0 || e.Op != nfdv1alpha1.MatchIn && e.Op != nfdv1alpha1.MatchNotIn {
-		return
-	}
-	for i, v := range e.Value {
+func (l *linter) id(at place, name, key string, width int, all nfdv1alpha1.MatchExpressionSet) {
+	for i, v := range all[key].Value {
 		lower := strings.ToLower(v)
 		bare := strings.TrimPrefix(lower, "0x")
+		right := pad(bare, width)
 		switch {
+		case v == dictionary.Unknown: // an attribute that could not be read
 		case !isHex(bare):
 			l.warn(at.value(i), warning.Suspicious, "invalid id %q: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
-			l.warn(at.value(i), warning.Suspicious, "the kernel writes ids without 0x: %q", pad(bare, width))
+			l.replace(at, i, probablyMeant, right, "the kernel writes ids without 0x: %q", right)
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
-			l.warn(at.value(i), warning.Suspicious, "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+			l.replace(at, i, probablyMeant, bare[:4], "a class has %d digits here, without the programming interface: %q", width, bare[:4])
 		case name == "usb.device" && key == "class" && len(strings.TrimLeft(bare, "0")) > width:
 			l.warn(at.value(i), warning.Suspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
+		case len(bare) > width:
+			l.warn(at.value(i), warning.Suspicious, "an id has %d digits, and %q has %d", width, v, len(bare))
 		case len(bare) != width:
-			l.warn(at.value(i), warning.Suspicious, "an id has %d digits: did you mean %q?", width, pad(bare, width))
+			l.replace(at, i, probablyMeant, right, "an id has %d digits: did you mean %q?", width, right)
 		case lower != v:
-			l.warn(at.value(i), warning.Suspicious, "the kernel writes ids in lower case: %q", lower)
+			l.replace(at, i, probablyMeant, lower, "the kernel writes ids in lower case: %q", lower)
 		case name == "pci.device":
 			l.misplaced(at.value(i), key, v, vendors(all))
 		}
@@ -250,17 +238,6 @@ func commonClass(v string) bool {
 		return true
 	}
 	return false
-}
-
-func idWidth(name, key string) int {
-	switch {
-	case name == "pci.device" && slices.Contains([]string{"class", "vendor", "device", "subsystem_vendor", "subsystem_device"}, key),
-		name == "usb.device" && (key == "vendor" || key == "device"):
-		return 4
-	case name == "usb.device" && key == "class":
-		return 2
-	}
-	return 0
 }
 
 func isHex(s string) bool {

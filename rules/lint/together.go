@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -21,7 +22,7 @@ func Together(path *field.Path, list []nfdv1alpha1.Rule) []warning.Warning {
 		for j := range list[i].MatchFeatures {
 			t := &list[i].MatchFeatures[j]
 			name := strings.ToLower(t.Feature)
-			if f, known := catalog[name]; !known || f.instances || t.MatchExpressions == nil {
+			if f := dictionary.Find(name); f == nil || f.Is(dictionary.Instances) || t.MatchExpressions == nil {
 				continue
 			}
 			for _, key := range facts.SortedKeys(*t.MatchExpressions) {

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/dictionary"
 )
 
 // enrich adds constraints to the schema of an object that the CustomResourceDefinition does not express. It recognizes the type of
@@ -56,27 +56,35 @@ func setDefault(fields object, name string, value any) {
 // term adds suggestions for the names of features and of their elements. Other names stay valid, since publishers may add features.
 func term(fields, schema object) {
 	feature := fields["feature"].(object) //nolint:forcetypeassert // converted by convert
-	feature["anyOf"] = []any{object{"enum": lint.FeatureNames()}, object{"type": "string"}}
+	feature["anyOf"] = []any{object{"enum": dictionary.Names()}, object{"type": "string"}}
 	feature["examples"] = []any{"cpu.cpuid", "kernel.version", "pci.device"}
 	expression := fields["matchExpressions"].(object)["additionalProperties"] //nolint:forcetypeassert // a map of expressions
 	if expression == nil {
 		return
 	}
 	var cases []any
-	for _, name := range lint.FeatureNames() {
+	for _, f := range dictionary.All() {
 		elements := object{}
-		for _, element := range lint.ElementNames(name) {
-			elements[element] = object{}
+		for _, name := range f.ElementNames() {
+			elements[name] = element(f.Element(name))
 		}
 		if len(elements) == 0 {
 			continue
 		}
 		cases = append(cases, object{
-			"if":   object{"properties": object{"feature": object{"const": name}}, "required": []string{"feature"}},
+			"if":   object{"properties": object{"feature": object{"const": f.Name}}, "required": []string{"feature"}},
 			"then": object{"properties": object{"matchExpressions": object{"properties": elements}}},
 		})
 	}
 	schema["allOf"] = cases
+}
+
+// element describes an element for the hover text of editors.
+func element(e *dictionary.Element) object {
+	if e.Means == "" {
+		return object{}
+	}
+	return object{"description": strings.ReplaceAll(e.Means+" ("+e.Says()+")", "`", "")}
 }
 
 // matchExpression limits the number of values for each operator.

@@ -11,6 +11,8 @@ type Warning struct {
 	Rank int
 	// Defect marks input that NFD drops silently at run time. Strict admission rejects it.
 	Defect bool
+	// Fix is the change that the message proposes. It is nil if the message only describes.
+	Fix *Fix
 }
 
 // The ranks of warnings, most severe first.

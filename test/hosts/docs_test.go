@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/assay-project/assay/discovery/cpu"
-	"github.com/assay-project/assay/rules/lint"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/test/hosts"
 )
 
@@ -112,8 +112,14 @@ func TestFeaturesAreDocumented(t *testing.T) {
 	}
 	literals := stringsOf(t, "../../discovery", "../../rules/facts", "../../internal/fleet/resourceslice")
 	for feature, d := range pages {
-		if !lint.Known(feature) {
+		known := dictionary.Find(feature)
+		if known == nil {
 			t.Errorf("%s documents %s, which no source has", featuresPage, feature)
+		}
+		for kind, is := range map[string]dictionary.Type{"flags": dictionary.Flags, "attributes": dictionary.Attributes, "instances": dictionary.Instances} {
+			if slices.Contains(d.types, kind) != known.Is(is) {
+				t.Errorf("%s and rules/dictionary differ in whether %s has %s", featuresPage, feature, kind)
+			}
 		}
 		for _, e := range d.elements {
 			// What no archive shows, because no machine has everything, must at least stand in the code of a source.
@@ -169,11 +175,11 @@ func keys[V any](m map[string]V) []string {
 
 // TestLintKnowsEveryCapability: a rule that names one must not get the advice to write another.
 func TestLintKnowsEveryCapability(t *testing.T) {
-	known := lint.ElementNames("cpu.cpuid")
+	known := dictionary.Find("cpu.cpuid").ElementNames()
 	for _, arch := range cpu.Architectures() {
 		for _, name := range cpu.Capabilities(arch) {
 			if !slices.Contains(known, name) {
-				t.Errorf("%s of %s is not in rules/lint/cpuflags.go", name, arch)
+				t.Errorf("%s of %s is not in rules/dictionary/cpuflags.go", name, arch)
 			}
 		}
 	}

@@ -1,6 +1,4 @@
-package lint
-
-import "strings"
+package dictionary
 
 // cpuFlags are the names of CPU features in github.com/klauspost/cpuid/v2 and of the hardware capabilities of other architectures, to
 // find typos. Names that are not similar to any of these cause no warning, because new processors add names every year.
@@ -46,31 +44,3 @@ var cpuFlags = []string{
 	"VSX", "VTE", "VX", "VXD", "VXE", "VXE2", "VXP", "VXP2", "WAITPKG", "WBNOINVD", "WFXT", "WRMSRNS", "X86_64_V1",
 	"X86_64_V2", "X86_64_V3", "X86_64_V4", "X87", "XGETBV1", "XOP", "XSAVE", "XSAVEC", "XSAVEOPT", "XSAVES", "ZARCH",
 }
-
-// maxFamily is the maximum number of flags in a message.
-const maxFamily = 4
-
-// familyOf returns the first flags that begin with a name, for one such as AVX-512 that is the name of a family, or "".
-func familyOf(name string) string {
-	short := squash(name)
-	if len(short) < minFamily {
-		return ""
-	}
-	var family []string
-	for _, flag := range cpuFlags {
-		// AVX10_2 is not AVX10_256.
-		if rest, ok := strings.CutPrefix(squash(flag), short); ok && strings.Trim(rest[:min(1, len(rest))], "0123456789") != "" {
-			family = append(family, flag)
-		}
-	}
-	if len(family) < 2 {
-		return "" // a name that nearest suggests, or a new one
-	}
-	if len(family) > maxFamily {
-		family = append(family[:maxFamily], "…")
-	}
-	return strings.Join(family, ", ")
-}
-
-// minFamily is the minimum length of the name of a family: many flags begin with the same three letters.
-const minFamily = 5

@@ -1,0 +1,73 @@
+package dictionary
+
+var clusterFeatures = []Feature{
+	{Name: "kubernetes.allocatable", Type: Attributes, Elements: []Element{
+		{Name: "pods", Kind: Integer, Values: []string{"110", "250"}},
+		{Name: "hugepages-*", Kind: Bytes, Values: []string{"1073741824", "0"}},
+		{Name: "*", Kind: Integer, Values: []string{"8", "4"},
+			Means: "a resource, such as `nvidia.com/gpu`, `hugepages-2Mi` or `pods`"},
+	}},
+	{Name: "kubernetes.declaredfeature", Type: Flags, Elements: []Element{
+		{Name: "*", Kind: Flag,
+			Means: "a feature that the kubelet declares"},
+	}},
+	{Name: "kubernetes.node", Type: Attributes, Elements: []Element{
+		{Name: "container_runtime", Kind: Text, Always: true, Values: []string{"containerd", "cri-o"},
+			Means: "name of the container runtime, such as `containerd`"},
+		{Name: "container_runtime_version", Kind: Version, Always: true, Values: []string{"2.1.4", "1.34.0"},
+			Means: "its version"},
+		{Name: "kubelet_version", Kind: Version, Always: true, Values: []string{"v1.36.3", "v1.35.0"},
+			Means: "version of the kubelet, such as `v1.36.3`"},
+		{Name: "kernel_version", Kind: Version, Always: true, Values: []string{"6.8.0-40-generic", "5.14.0-427.13.1.el9_4.s390x"},
+			Means: "release of the kernel"},
+		{Name: "operating_system", Kind: Enum, Always: true, Values: []string{"linux", "windows"},
+			Means: "operating system"},
+		{Name: "os_image", Kind: Text, Always: true,
+			Means: "name of the operating system with its version"},
+		{Name: "architecture", Kind: Enum, Always: true, More: true, Values: []string{"amd64", "arm64", "ppc64le", "s390x", "riscv64"},
+			Wrong: []string{"x86_64=amd64", "x86-64=amd64", "aarch64=arm64", "ppc64el=ppc64le", "loongarch64=loong64"},
+			Means: "architecture as in image references, such as `amd64`"},
+	}},
+	{Name: "kubernetes.provider", Type: Attributes, Elements: []Element{
+		{Name: "name", Kind: Text, Always: true, Values: []string{"aws", "gce", "kind"},
+			Means: "name of the cloud provider, such as `aws`, `gce`, `kind`"},
+		{Name: "id", Kind: Text, Always: true,
+			Means: "id of the machine at the provider"},
+	}},
+	{Name: "kubernetes.runtimehandler", Type: Instances, Elements: []Element{
+		{Name: "name", Kind: Text, Always: true, Values: []string{"nvidia", "kata"},
+			Means: "name, such as `nvidia` or `kata`; empty for the default handler"},
+		{Name: "recursive_read_only_mounts", Kind: Bool,
+			Means: "whether the handler supports them; absent if the kubelet does not report it"},
+		{Name: "user_namespaces", Kind: Bool,
+			Means: "whether the handler supports them; absent if the kubelet does not report it"},
+	}},
+
+	{Name: "dra.device", Type: Instances, Most: 2048, Wrong: []string{"driver=driver.name", "pool=pool.name"}, Elements: []Element{
+		{Name: "driver.name", Kind: Text, Always: true, Values: []string{"gpu.nvidia.com", "gpu.example.com"},
+			Means: "name of the driver, such as `gpu.nvidia.com`"},
+		{Name: "pool.name", Kind: Text, Always: true, Values: []string{"node-1", "node-2"},
+			Means: "name of the pool"},
+		{Name: "device.name", Kind: Text, Always: true, Values: []string{"gpu-0", "gpu-1"},
+			Means: "name of the device in the pool"},
+		{Name: "shared", Kind: Bool,
+			Means: "`true` if several requests can have the device at once"},
+		{Name: "taints", Kind: Text,
+			Means: "taints of the device, `key=value:Effect`, joined by commas"},
+		{Name: "*", Kind: Text, Values: []string{"NVIDIA H100", "NVIDIA A100"},
+			Means: "an attribute, such as `productName` or `resource.kubernetes.io/pcieRoot`: a string or a version as it is, " +
+				"`true` or `false`, a decimal number; the values of a list are joined by commas"},
+		{Name: "capacity.*", Kind: Bytes, Values: []string{"85899345920", "42949672960"},
+			Means: "a capacity, such as `capacity.memory`: an integer, in bytes for memory"},
+	}},
+	{Name: "dra.driver", Type: Instances, Elements: []Element{
+		{Name: "name", Kind: Text, Always: true, Values: []string{"gpu.nvidia.com", "gpu.example.com"},
+			Means: "name of the driver"},
+		{Name: "devices", Kind: Integer, Always: true, Values: []string{"8", "4"},
+			Means: "number of its devices in `dra.device`"},
+		{Name: "pools", Kind: Integer, Always: true, Values: []string{"1", "2"},
+			Means: "number of its pools"},
+		{Name: "complete", Kind: Bool, Always: true,
+			Means: "`true` if all slices of all its pools are known"},
+	}},
+}
