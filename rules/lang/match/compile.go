@@ -70,6 +70,7 @@ func (p place) path() *field.Path {
 // compiler collects errors.
 type compiler struct {
 	strict   bool
+	feature  string // of the term, in lower case
 	patterns *Patterns
 	masked   func(element string) bool
 	errs     field.ErrorList
@@ -88,6 +89,7 @@ func (c *compiler) term(at place, t *Term) term {
 		key:            facts.MakeKey(strings.ToLower(t.Feature)),
 		hasExpressions: t.HasExpressions || len(t.Expressions) > 0,
 	}
+	c.feature = out.key.String()
 	switch {
 	case t.Feature == "":
 		c.add(field.Required(at.path().Child("feature"), "feature is required, for example cpu.cpuid"))

@@ -56,12 +56,11 @@ func compileIntegers(c *compiler, at place, e *Expr, wanted []relation) test {
 	for i, v := range e.Value {
 		n, valid := parseInteger(v)
 		if !valid {
-			hint := ""
-			if _, err := version.Parse(v); err == nil {
-				hint = `; to compare versions, add "type: version"`
+			var why string
+			if n, why, valid = c.quantity(at, v); !valid {
+				c.add(field.Invalid(at.path().Child("value").Index(i), short(v), string(e.Op)+" compares integers, and this is not an integer"+why))
+				ok = false
 			}
-			c.add(field.Invalid(at.path().Child("value").Index(i), short(v), string(e.Op)+" compares integers, and this is not an integer"+hint))
-			ok = false
 		}
 		t.bounds = append(t.bounds, n)
 	}
