@@ -9,6 +9,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/dictionary"
+	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -115,13 +116,44 @@ func (l *linter) order(at place, f *dictionary.Feature, element *dictionary.Elem
 		to := *e
 		to.Type = nfdv1alpha1.TypeVersion
 		l.rewrite(at, warning.Defect, sameMeaning, to, "%s compares integers, and %s is a version such as %s", e.Op, key, dotted(element))
+	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeVersion && !integers(e.Value) && slices.ContainsFunc(e.Value, notQuantity):
+		l.warn(at.path(), warning.Defect, "%s is %s, and type: version reads %s as a version", key, looks(element), quoted(e.Value))
 	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeVersion && !integers(e.Value):
 		to := *e
 		to.Type = nfdv1alpha1.TypeInteger
-		l.rewrite(at, warning.Defect, probablyMeant, to, "type: version compares %s with numbers of bytes, digit by digit", quoted(e.Value))
+		l.rewrite(at, warning.Defect, probablyMeant, to, "%s is a number of bytes, and type: version reads %s as a version", key, quoted(e.Value))
+	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeInteger:
+		l.quantities(at, f, key, e)
 	case kind == dictionary.Bool, kind == dictionary.Hex2, kind == dictionary.Hex4, kind == dictionary.Enum && !element.More && !numbers(element):
 		l.warn(at.path(), warning.Defect, "%s compares integers, and %s is %s", e.Op, key, looks(element))
 	}
+}
+
+// quantities warns about quantities, which NFD does not evaluate, and about those with another base than the sizes of caches.
+func (l *linter) quantities(at place, f *dictionary.Feature, key string, e *nfdv1alpha1.MatchExpression) {
+	plain, binary := *e, *e
+	plain.Value, binary.Value = slices.Clone(e.Value), slices.Clone(e.Value)
+	for i, v := range e.Value {
+		n, ok := match.Quantity(v)
+		if !ok {
+			return // an error, which Compile reports
+		}
+		plain.Value[i] = strconv.FormatInt(n, 10)
+		if f.Name == "cpu.cache" && strings.ContainsAny(v[len(v)-1:], "kMGT") {
+			binary.Value[i] = strings.ToUpper(v) + "i"
+		}
+	}
+	switch {
+	case !slices.Equal(binary.Value, e.Value):
+		l.rewrite(at, warning.Suspicious, probablyMeant, binary, "%s is a power of two or a few of them, and M is 1000000 bytes, Mi 1048576", key)
+	case !slices.Equal(plain.Value, e.Value):
+		l.rewrite(at, warning.Unlikely, sameMeaning, plain, "NFD does not evaluate quantities; for nodes that NFD labels too")
+	}
+}
+
+func notQuantity(s string) bool {
+	_, ok := match.Quantity(s)
+	return !ok
 }
 
 // integral reports whether the version is an integer on the nodes that the other expressions require: some distributions have such.
@@ -247,8 +279,8 @@ func meant(element *dictionary.Element, v string) string {
 		if n, err := strconv.ParseUint(strings.TrimPrefix(short, "0x"), 16, 32); err == nil && strings.HasPrefix(short, "0x") {
 			return strconv.FormatUint(n, 10)
 		}
-		if short != v && integers([]string{short}) {
-			return short
+		if n, err := strconv.ParseInt(short, 10, 64); err == nil && short != v {
+			return strconv.FormatInt(n, 10)
 		}
 	}
 	return ""

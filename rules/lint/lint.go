@@ -168,7 +168,16 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 		values map[string]string
 	}{{"labels", r.Labels}, {"annotations", r.Annotations}, {"extendedResources", r.ExtendedResources}} {
 		for _, key := range facts.SortedKeys(m.values) {
-			if ref, ok := strings.CutPrefix(m.values[key], "@"); ok && m.field != "annotations" {
+			ref, whole := strings.CutPrefix(m.values[key], "@")
+			if whole && m.field == "annotations" && wholeReference.MatchString(m.values[key]) {
+				l.advise(path.Child(m.field).Key(key), warning.Suspicious,
+					&warning.Fix{Rule: path.String(), Edits: []warning.Edit{{Path: []any{m.field, key}, Value: "{" + m.values[key] + "}"}}},
+					"annotations are written as they are, with the @: write %q", "{"+m.values[key]+"}")
+				at := len(l.out)
+				if l.reference(path.Child(m.field).Key(key), ref); len(l.out) > at {
+					l.out[at-1].Fix = nil // what it refers to does not exist either
+				}
+			} else if whole && m.field != "annotations" {
 				l.reference(path.Child(m.field).Key(key), ref)
 			} else if strings.Contains(m.values[key], "@") {
 				l.references(path.Child(m.field).Key(key), m.values[key])
@@ -191,7 +200,7 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 var (
 	expression     = regexp.MustCompile(`\{[^{}]*\}`)
 	reference      = regexp.MustCompile(`@[A-Za-z]+\.[A-Za-z_]+\.[A-Za-z0-9_]+\(?`)
-	wholeReference = regexp.MustCompile(`^@[a-z]+\.[a-z_]+\.[A-Za-z0-9_]+$`)
+	wholeReference = regexp.MustCompile(`^@[a-z]+\.[a-z_]+\.[A-Za-z0-9_.]+$`)
 )
 
 // references warns about references in the expressions of a string.

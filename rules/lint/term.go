@@ -17,7 +17,12 @@ func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatch
 	name := strings.ToLower(t.Feature)
 	l.feature(at, name)
 	f := dictionary.Find(name)
-	if t.MatchExpressions == nil && t.MatchName == nil {
+	switch {
+	case t.MatchExpressions != nil || t.MatchName != nil:
+	case strings.Contains(r.LabelsTemplate+r.VarsTemplate, "."+name):
+		l.advise(at.path(), warning.Suspicious, at.fix(probablyMeant, warning.Edit{Path: append(at.steps(), "matchExpressions"), Value: struct{}{}}),
+			"a term without matchExpressions asks only whether there is %s, and gives the template nothing: write matchExpressions: {} for all elements", t.Feature)
+	default:
 		// The API server drops unknown fields, so the author may have written more.
 		l.warn(at.path(), warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
@@ -42,6 +47,9 @@ func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatch
 			}
 		}
 	}
+	at.expression, at.key = false, ""
+	l.parts(at, f, exprs)
+	l.none(at, f, r, t)
 }
 
 // feature warns about a feature that no source publishes.
