@@ -16,7 +16,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// ConfigurationName is the name of the ValidatingWebhookConfiguration.
+// ConfigurationName is the default name of the configurations of the webhooks for Assay's own kinds.
 const ConfigurationName = "assay"
 
 // fieldManager is the field manager of the webhooks in the configurations.
@@ -35,6 +35,8 @@ const featuresHook = "features.assay.dev"
 
 // ConfigurationOptions configure the address of the webhook and the failure policy.
 type ConfigurationOptions struct {
+	// Name of the configurations of the webhooks for Assay's own kinds; empty: ConfigurationName.
+	Name string
 	// Namespace, Service and Port are the address of the webhook; port 443 if 0. URL replaces them if set, for tests.
 	Namespace, Service string
 	Port               int32
@@ -81,7 +83,7 @@ func Configuration(o ConfigurationOptions) *admissionregistrationv1.ValidatingWe
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration",
 		},
-		ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName},
+		ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(o.Name, ConfigurationName)},
 		Webhooks:   []admissionregistrationv1.ValidatingWebhook{rules, features},
 	}
 }

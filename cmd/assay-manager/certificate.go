@@ -38,6 +38,7 @@ const reachTimeout = 5 * time.Second
 type certificateFlags struct {
 	certDir              string
 	secret, service, url string
+	configuration        string
 	servicePort          int32
 	failurePolicy        string
 	timeout              int32
@@ -52,6 +53,7 @@ func (f *certificateFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.life, "cert-life", certs.DefaultLife, "validity of certificates that this program creates; they are replaced after two thirds of it")
 	flags.DurationVar(&f.authorityLife, "ca-life", 0, "validity of the CA that signs them; 0: four times --cert-life")
 	flags.StringVar(&f.service, "service", "assay-webhook", "Service in --namespace of the webhook")
+	flags.StringVar(&f.configuration, "configuration", webhook.ConfigurationName, "name of the validating and the mutating webhook configuration for Assay's own kinds; they must exist")
 	flags.Int32Var(&f.servicePort, "service-port", 443, "port of the Service")
 	flags.StringVar(&f.url, "webhook-url", "", "URL at which the API server reaches the webhook instead of the Service, such as https://10.0.0.1:9443")
 	flags.StringVar(&f.failurePolicy, "failure-policy", "Ignore", "failure policy of the webhook configurations while no webhook answers: Ignore accepts rules, "+
@@ -121,7 +123,7 @@ func (f *certificateFlags) newKeeper(namespace string, reviews schedulingFlags, 
 		flags: f, namespace: namespace, answers: answers, log: log,
 		client: client.AdmissionregistrationV1(),
 		config: webhook.ConfigurationOptions{
-			Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail",
+			Name: f.configuration, Namespace: namespace, Service: f.service, Port: f.servicePort, URL: f.url, Fail: f.failurePolicy == "Fail",
 			Scheduling: reviews.scheduling, Selectors: reviews.selectors, TimeoutSeconds: f.timeout, Namespaces: namespaces,
 		},
 	}
@@ -179,7 +181,7 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) error {
 	}
 	if !p.installed {
 		p.installed = true
-		p.log.Info("Registered webhook", "configuration", webhook.ConfigurationName, "failurePolicy", p.flags.failurePolicy)
+		p.log.Info("Registered webhook", "configuration", p.flags.configuration, "failurePolicy", p.flags.failurePolicy)
 	}
 	return nil
 }

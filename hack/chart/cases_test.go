@@ -25,7 +25,7 @@ var expectations = map[string]expected{
 		commands: map[string]string{
 			"assay-worker/worker":         "-port=8080",
 			"assay-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election",
-			"assay-webhook/webhook": "webhook --port=8083 --metrics-port=8084 --webhook-port=9443 --cert-secret=assay-webhook-cert --service=assay-webhook" +
+			"assay-webhook/webhook": "webhook --port=8083 --metrics-port=8084 --webhook-port=9443 --cert-secret=assay-webhook-cert --service=assay-webhook --configuration=assay" +
 				" --failure-policy=Ignore --worker-service-account=assay-worker --controller-service-account=assay-controller" +
 				` --worker-tolerations=[{"operator":"Exists"}]`,
 			"assay-cleanup/prune": "prune --leases=nfd-master.nfd.kubernetes.io,assay-scheduler",
@@ -111,7 +111,7 @@ var expectations = map[string]expected{
 			"placement-controller/controller": "controller --port=8082 --metrics-port=8081 --enable-leader-election" +
 				" --fail-taint=example.com/rejected=true:NoSchedule --fail-open-after=5m --feature-gates=FeatureScheduling=true --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-webhook/webhook": "webhook --port=8083 --metrics-port=8084 --webhook-port=9443 --cert-secret=placement-webhook-cert" +
-				" --service=placement-webhook --failure-policy=Ignore --worker-service-account=placement-worker" +
+				" --service=placement-webhook --configuration=assay --failure-policy=Ignore --worker-service-account=placement-worker" +
 				" --controller-service-account=placement-controller --scheduling --node-warnings=false --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",
 			"placement-scheduler/scheduler": "kube-scheduler --config=/etc/assay/config.yaml --secure-port=10259",
 			"placement-scheduler/extender":  "extender --address=127.0.0.1:8888 --built-in-rules=/etc/assay/rules --startup-taint=startup-taint.cluster-autoscaler.kubernetes.io/features --loss-taint=example.com/features-lost:NoExecute",

@@ -239,8 +239,13 @@ func host(hook *admissionregistrationv1.WebhookClientConfig) string {
 // one.
 func certificateSecret(spec *corev1.PodSpec) string {
 	for i := range spec.Containers {
-		for _, arg := range spec.Containers[i].Args {
-			if name, ok := strings.CutPrefix(strings.TrimLeft(arg, "-"), "cert-secret="); ok {
+		args := spec.Containers[i].Args
+		for j, arg := range args {
+			flag, name, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+			if !ok && j+1 < len(args) {
+				name = args[j+1]
+			}
+			if flag == "cert-secret" {
 				return name
 			}
 		}
