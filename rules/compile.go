@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/lang/expr"
 	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lang/size"
+	"github.com/assay-project/assay/rules/suggest"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -107,10 +108,17 @@ func (c *compiler) phase(path *field.Path, phase nfdv1alpha1.Phase) int {
 	case nfdv1alpha1.PhasePreprocess:
 		return phasePreprocess
 	}
-	c.report.add(field.NotSupported(path, phase,
-		[]nfdv1alpha1.Phase{nfdv1alpha1.PhaseEarly, nfdv1alpha1.PhasePreprocess, nfdv1alpha1.PhaseMain}))
+	known := []string{string(nfdv1alpha1.PhaseEarly), string(nfdv1alpha1.PhasePreprocess), string(nfdv1alpha1.PhaseMain)}
+	err := field.NotSupported(path, phase, known)
+	if near := suggest.NearestFold(string(phase), known, maxPhaseTypo); near != "" {
+		err.Detail = fmt.Sprintf("did you mean %s? %s", near, err.Detail)
+	}
+	c.report.add(err)
 	return phaseMain
 }
+
+// maxPhaseTypo is one more than the number of letters by which a phase may differ from the one that an error suggests.
+const maxPhaseTypo = 3
 
 // selection compiles the fields that select nodes and publishers.
 func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.NodeFeatureRuleSpec) {
@@ -118,8 +126,9 @@ func (c *compiler) selection(path *field.Path, set *RuleSet, spec *nfdv1alpha1.N
 	if spec.Scope == nil && spec.NodeSelector == nil && !c.opt.BuiltIn {
 		set.scope = c.opt.DefaultScope
 	}
-	for _, fault := range validation.IsValidLabelValue(set.scope) {
-		c.report.add(field.Invalid(path.Child("scope"), set.scope, fault))
+	if len(validation.IsValidLabelValue(set.scope)) > 0 {
+		c.report.add(field.Invalid(path.Child("scope"), set.scope, fmt.Sprintf("a scope is the value of a label: at most %d letters, digits, "+
+			"'-', '_' and '.', of which the first and the last are letters or digits", validation.LabelValueMaxLength)))
 	}
 	if spec.NodeSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.NodeSelector)

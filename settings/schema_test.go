@@ -28,6 +28,7 @@ func TestWarnsAboutSettingsThatMatchNothing(t *testing.T) {
 		"labelWhiteList: amd.com\n":                  `labelWhiteList: no label name contains "amd.com"`,
 		"labelWhiteList: ^(pci|cpu)-\n":              "",
 		"extraLabelNs: [vendor.example.com/gpu]\n":   `extraLabelNs: no label has the namespace "vendor.example.com/gpu"`,
+		"extraLabelNs: [node-role.kubernetes.io]\n":  `extraLabelNs: node-role.kubernetes.io stays closed whatever is set`,
 		"extraLabelNs: ['*.example.com']\n":          `extraLabelNs: no label has the namespace "*.example.com"`,
 		"denyLabelNs: ['*.example.com', '*', a.b]\n": "",
 		"denyLabelNs: [example.com/*]\n":             `denyLabelNs: no label has the namespace "example.com/*"`,

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/assay-project/assay/internal/config"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // DefaultFile is the path at which NFD's charts mount the configuration of nfd-master. It need not exist.
@@ -88,6 +89,9 @@ func (s *Settings) advice() (warnings []string) {
 			name := namespace
 			if key == "denyLabelNs" {
 				name = strings.TrimPrefix(name, "*")
+			}
+			if why := keys.ProtectedNamespace(name); why != "" && key == "extraLabelNs" {
+				warnings = append(warnings, fmt.Sprintf("%s: %s stays closed whatever is set: %s; remove it", key, name, why))
 			}
 			if strings.ContainsAny(name, "/*= ") {
 				warnings = append(warnings, fmt.Sprintf("%s: no label has the namespace %q: write what is before the slash, for example vendor.example.com", key, namespace))

@@ -152,7 +152,11 @@ func (r *reader) name(key *yaml.Node, path string, known Keys) (string, bool) {
 		r.warnf(key, join(path, key.Value), "write %s", names[i])
 		return names[i], true
 	}
-	r.warnf(key, join(path, key.Value), "unknown key is ignored%s", yamltree.DidYouMean(key.Value, names))
+	hint := yamltree.DidYouMean(key.Value, names)
+	if _, worker := known["sources"]; worker && key.Value == "rules" {
+		hint = "; rules of the worker belong below sources.custom"
+	}
+	r.warnf(key, join(path, key.Value), "unknown key is ignored%s", hint)
 	return "", false
 }
 

@@ -91,6 +91,11 @@ func protectedAlways(namespace, key string) string {
 	if why := protectedKeys[key]; why != "" {
 		return why
 	}
+	return ProtectedNamespace(namespace)
+}
+
+// ProtectedNamespace returns why rules may not use any name in a namespace, whatever the policy allows, or "".
+func ProtectedNamespace(namespace string) string {
 	for i := range protectedNamespaces {
 		entry := &protectedNamespaces[i]
 		if namespace == entry.namespace || entry.below && within(namespace, entry.namespace) {

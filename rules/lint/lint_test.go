@@ -56,6 +56,12 @@ func TestConflicts(t *testing.T) {
 	pci := func(device string) string {
 		return `matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: ["8086"]}, device: {op: In, value: ["` + device + `"]}}}]`
 	}
+	block := func(rotational string) string {
+		return `matchFeatures: [{feature: storage.block, matchExpressions: {rotational: {op: In, value: ["` + rotational + `"]}}}]`
+	}
+	cpus := func(op, bound string) string {
+		return `matchFeatures: [{feature: cpu.topology, matchExpressions: {cpu_count: {op: ` + op + `, value: ["` + bound + `"]}}}]`
+	}
 	numa := `matchFeatures: [{feature: memory.numa, matchExpressions: {is_numa: {op: IsTrue}}}]`
 	for name, tc := range map[string]struct {
 		one, two string
@@ -68,10 +74,15 @@ func TestConflicts(t *testing.T) {
 		"DefaultFirst":     {one: `{name: x, labels: {a: "{node}"}}`, two: rule("y", "2", kernel)},
 		"ExceptionAfter":   {one: rule("x", "1", kernel), two: rule("y", "2", kernel[:len(kernel)-1]+`, {feature: memory.numa, matchExpressions: {is_numa: {op: IsTrue}}}]`)},
 		"WithConditions":   {one: rule("x", "1", kernel), two: rule("y", "2", `conditions: [{op: eq, args: {values: ["{node}", "n1"]}}]`)},
+		"OtherDisks":       {one: rule("x", "1", block("0")), two: rule("y", "2", block("1")), warned: true},
+		"Tiers":            {one: rule("x", "1", cpus("Ge", "8")), two: rule("y", "2", cpus("Ge", "64"))},
+		"TiersBackwards":   {one: rule("x", "1", cpus("Ge", "64")), two: rule("y", "2", cpus("Ge", "8")), warned: true},
+		"Ranges":           {one: rule("x", "1", cpus("Ge", "64")), two: rule("y", "2", cpus("Lt", "64"))},
+		"RangesThatMeet":   {one: rule("x", "1", cpus("Ge", "64")), two: rule("y", "2", cpus("Le", "64")), warned: true},
 		"NamespaceWritten": {one: rule("x", "1", kernel), two: strings.Replace(rule("y", "2", numa), "{a:", "{feature.node.kubernetes.io/a:", 1), warned: true},
 	} {
 		got := lintText(t, `{rules: [`+tc.one+`, `+tc.two+`]}`, lint.Options{})
-		if strings.Contains(got, `in rule "x"`) != tc.warned {
+		if strings.Contains(got, `rule "x"`) != tc.warned {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -224,6 +235,21 @@ func TestAFunctionOfAFeatureIsNotAnElement(t *testing.T) {
 	} {
 		if got := lintText(t, `{rules: [{name: a, labels: {b: "c"}, `+strings.Replace(text, `labels: {a`, `annotations: {a`, 1)+`}]}`, lint.Options{}); got != "" {
 			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// An annotation was "@cpu.model.name" on the Node, and a template over a term without matchExpressions wrote nothing, both without a warning.
+func TestWhatIsWrittenAsItIs(t *testing.T) {
+	cpu := `matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: Exists}}}]`
+	for name, tc := range map[string]struct{ rule, want string }{
+		"Annotation":      {`annotations: {a: "@cpu.model.name"}, ` + cpu, `annotations are written as they are, with the @: write "{@cpu.model.name}"`},
+		"AnotherFeature":  {`annotations: {a: "@cpu.model.physical_cores"}, ` + cpu, "cpu.model has no physical_cores; did you mean cpu.topology.core_count?"},
+		"NoExpressions":   {`labelsTemplate: "{{range .network.device}}a={{.speed}}{{end}}", matchFeatures: [{feature: network.device}]`, "write matchExpressions: {} for all elements"},
+		"MajorThatIsOpen": {`labels: {a: b}, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Ge, value: ["6"]}, minor: {op: Ge, value: ["8"]}}}]`, `"6.8"`},
+	} {
+		if got := lintText(t, `{rules: [{name: a, `+tc.rule+`}]}`, lint.Options{}); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -382,6 +382,8 @@ func (w *walker) unknown(parent, key *yaml.Node, t reflect.Type, names []string,
 		hint = "; the short form of a term is for the worker's configuration, here it is feature: and matchExpressions:" + fixable
 	case t == expressionType && key.Value == "values":
 		hint = "; did you mean value?" + Announcement + "renames it"
+	case key.Value == "matchAll" && slices.Contains(names, "matchFeatures"): // similar to matchAny, which means the opposite
+		hint = "; all terms of matchFeatures must match: write them in one matchFeatures"
 	case t == ruleType && key.Value == "matchOn":
 		hint = "; matchOn is for the worker's configuration"
 		if value.Kind == yaml.SequenceNode && !plain(value) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -91,6 +92,7 @@ func (k *Known) spec(f *Findings, d compose.Document, whole *nfdv1alpha1.NodeFea
 	k.uniqueNames(f, d)
 	f.Warnings = append(f.Warnings, lint.Spec(d.Spec, opt)...)
 	k.templates(f, d)
+	k.effects(f, d)
 	k.withheld(f, p)
 	k.unpublished(f, lint.Features(d.Spec))
 	k.claimed(f, d.Spec)
@@ -111,6 +113,23 @@ func (k *Known) uniqueNames(f *Findings, d compose.Document) {
 				Detail: fmt.Sprintf("another rule of the object is named %q; rules of templates and of objects with basedOn combine by their name, give them different names", name)})
 		}
 		seen[name] = true
+	}
+}
+
+// effects rejects taints with an effect that Kubernetes does not have. A stored rule keeps its other outputs, so Compile warns only.
+func (k *Known) effects(f *Findings, d compose.Document) {
+	for i := range d.Spec.Rules {
+		for j, t := range d.Spec.Rules[i].Taints {
+			switch t.Effect {
+			case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+				continue
+			}
+			path := field.NewPath("spec", "rules").Index(i).Child("taints").Index(j)
+			verdict := k.Rules.Keys.Taint(t)
+			f.Warnings = without(f.Warnings, func(w warning.Warning) bool { return w.Defect && w.Path == path.String() })
+			f.Errors = append(without(f.Errors, func(e *field.Error) bool { return e.Field == path.String() }),
+				field.Invalid(path.Child("effect"), t.Effect, verdict.Message()))
+		}
 	}
 }
 

@@ -36,9 +36,9 @@ const unbounded = math.MaxInt
 // and a line here, and run make generate.
 var operators = []operator{
 	{op: nfdv1alpha1.MatchAny, kind: anything, says: "always; only in the worker's configuration"},
-	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal"},
+	{op: nfdv1alpha1.MatchIn, kind: onValue, aliases: []string{"=", "==", "eq", "equals", "equal", "is"},
 		says: "the value is one of these strings", min: 1, max: unbounded, compile: compileIn},
-	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals"},
+	{op: nfdv1alpha1.MatchNotIn, kind: onValue, aliases: []string{"!=", "ne", "notequals", "isnot"},
 		says: "the element has a value that is none of these strings", min: 1, max: unbounded, compile: compileNotIn},
 	{op: nfdv1alpha1.MatchInRegexp, kind: onValue, aliases: []string{"regexp", "regex", "matches"},
 		says: "one of these regular expressions (RE2) matches part of the value", min: 1, max: unbounded, patterns: true, compile: compileInRegexp},
