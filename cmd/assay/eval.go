@@ -69,6 +69,11 @@ the node (the other rules are evaluated and printed).`,
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
 	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))
+	for _, other := range []string{"node", "nodes", "selector", "features"} {
+		cmd.MarkFlagsMutuallyExclusive("local", other)
+	}
+	cmd.MarkFlagsMutuallyExclusive("node", "nodes")
+	cmd.MarkFlagsMutuallyExclusive("node", "selector")
 	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -57,6 +58,9 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	name, err := objectName(args[0], nodeKinds...)
 	if err != nil {
 		return err
+	}
+	if strings.Contains(name, ",") {
+		return fmt.Errorf("explain shows one node: use one of %s", name)
 	}
 	args[0] = name
 	w, err := f.load(cmd.Context(), want{node: args[0], nodes: true, features: true, devices: len(f.files) > 0, rules: true})

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/assay-project/assay/cmd/assay/convert"
 	"github.com/assay-project/assay/internal/build"
@@ -96,11 +97,25 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)
 	explainArguments(cmd)
+	cmd.InitDefaultCompletionCmd()
 	explainVerbs(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
+		return fmt.Errorf("%w%s", err, hintForFlag(cmd, err))
 	})
 	return cmd
+}
+
+// hintForFlag returns which flag may be meant instead of an unknown one.
+func hintForFlag(cmd *cobra.Command, err error) string {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := manifest.Nearest(unknown.GetSpecifiedName(), known); near != "" {
+			return "; did you mean --" + near + "?"
+		}
+	}
+	return fmt.Sprintf("; see %s --help", cmd.CommandPath())
 }
 
 const (
@@ -132,13 +147,27 @@ func explainVerbs(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) == 0 && cmd.Annotations[runsAlone] == "":
-			return cmd.Help()
-		case run != nil:
+		case cmd.Annotations[runsAlone] != "":
 			return run(cmd, args)
+		case len(args) == 0:
+			return cmd.Help()
 		}
 		return unknownVerb(cmd, args[0])
 	}
+}
+
+// verbsOfKubectl has what to use instead of verbs of kubectl, which users try first.
+var verbsOfKubectl = map[string]string{
+	"get":      "assay nodes, assay features, or assay rules list",
+	"describe": "assay explain NODE, assay why pod NAME, or assay rules get NAME",
+	"apply":    "kubectl apply; assay diff FILE shows what that would change",
+	"create":   "kubectl create; assay diff FILE shows what that would change",
+	"delete":   "kubectl delete; assay diff --remove NAME shows what that would change",
+	"edit":     "kubectl edit; assay lint checks files of rules",
+	"logs":     "kubectl logs; assay doctor names the pods that fail",
+	"top":      "assay nodes, or assay features",
+	"check":    "assay lint FILE for rules, or assay doctor for an installation",
+	"status":   "assay doctor",
 }
 
 func unknownVerb(cmd *cobra.Command, verb string) error {
@@ -149,7 +178,9 @@ func unknownVerb(cmd *cobra.Command, verb string) error {
 		}
 	}
 	hint := "; see " + cmd.CommandPath() + " --help"
-	if near := manifest.Nearest(verb, known); near != "" {
+	if use := verbsOfKubectl[verb]; use != "" && !cmd.HasParent() {
+		hint = "; use " + use
+	} else if near := manifest.Nearest(verb, known); near != "" {
 		hint = "; did you mean " + near + "?"
 	}
 	return fmt.Errorf("unknown command %q for %s%s", verb, cmd.CommandPath(), hint)

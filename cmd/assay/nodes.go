@@ -104,13 +104,18 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
 		return err
 	}
+	unknown := false
 	for _, name := range f.columns {
 		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s; assay features lists the features and their elements\n", printable(name))
+			unknown = true
 		}
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return w.fleet.Published(n) == nil }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? means that no features are published for the node")
+	}
+	if unknown {
+		return errFound
 	}
 	return nil
 }

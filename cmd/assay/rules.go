@@ -32,11 +32,20 @@ type rulesFlags struct {
 }
 
 func newRules() *cobra.Command {
+	list := newRulesList()
 	cmd := &cobra.Command{
-		Use:   "rules",
-		Short: "List rules or show one",
+		Use:         "rules",
+		Short:       "List rules or show one",
+		Annotations: map[string]string{runsAlone: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownVerb(cmd, args[0])
+			}
+			return list.RunE(cmd, args)
+		},
 	}
-	cmd.AddCommand(newRulesList(), newRulesGet())
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list, newRulesGet())
 	return cmd
 }
 

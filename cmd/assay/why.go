@@ -32,7 +32,7 @@ type whyFlags struct {
 func newWhy() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
-		Use:   "why pod NAME | why pod/NAME",
+		Use:   "why NAME | why pod NAME | why pod/NAME",
 		Short: "Show which nodes have the labels and features that a pod requires, and why others do not",
 		Long: `Show which nodes have the labels and features that a pod requires, and for each other node the first requirement that it does not
 meet, in the words of the scheduler's event. Labels are those of the node selector and of the required node affinity.
@@ -63,13 +63,19 @@ Exit codes: 0 a node meets all requirements; 1 none does, or the pod does not ex
 	return cmd
 }
 
-// podName returns the namespace and name of a pod from the arguments pod NAME or pod/NAME.
+// podName returns the namespace and name of a pod from the arguments NAME, pod NAME or pod/NAME.
 func podName(args []string) (string, error) {
 	if len(args) == 1 {
-		if kind, name, ok := strings.Cut(args[0], "/"); ok && slices.Contains(podKinds, kind) {
-			return name, nil
+		kind, name, ok := strings.Cut(args[0], "/")
+		switch {
+		case slices.Contains(podKinds, args[0]):
+			return "", fmt.Errorf("no name of a pod: use assay why pod NAME")
+		case !ok:
+			return args[0], nil
+		case !slices.Contains(podKinds, kind):
+			return "", fmt.Errorf("unknown type %q: use pod NAME or pod/NAME, with -n NAMESPACE for another namespace", kind)
 		}
-		return "", fmt.Errorf("invalid name %q: use pod NAME or pod/NAME", args[0])
+		return name, nil
 	}
 	if !slices.Contains(podKinds, args[0]) {
 		return "", fmt.Errorf("unknown type %q: use pod %s", args[0], args[1])

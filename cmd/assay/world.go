@@ -251,7 +251,7 @@ func (w *world) readFiles(names []string, want want) error {
 		}
 	}
 	if want.node != "" {
-		known := slices.Collect(maps.Keys(w.nodes))
+		known := slices.Sorted(maps.Keys(w.nodes)) // the suggestion is the first of equally close names
 		for _, p := range w.objects.Published {
 			known = append(known, p.Node)
 		}

@@ -75,15 +75,15 @@ func Of(pod *corev1.PodSpec) ([]Requirement, error) {
 }
 
 func requirement(origin string, terms ...term) Requirement {
-	texts := make([]string, len(terms))
+	all := make([]string, len(terms))
 	for i, t := range terms {
-		var all []string
+		var one []string
 		for _, x := range t {
-			all = append(all, x.text)
+			one = append(one, x.text)
 		}
-		texts[i] = strings.Join(all, ",")
+		all[i] = strings.Join(one, ",")
 	}
-	return Requirement{Origin: origin, Text: strings.Join(texts, " or "), terms: terms}
+	return Requirement{Origin: origin, Text: strings.Join(all, " or "), terms: terms}
 }
 
 // required returns the terms of the required node affinity, without empty ones, which select no node.

@@ -22,7 +22,7 @@ func TestWhichNodesMeetWhatAPodRequires(t *testing.T) {
 	const affinity = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
 	for name, test := range map[string]struct {
 		spec  string
-		texts string // with the number of nodes
+		found string // with the number of nodes
 		lacks string // of n1
 		all   int
 	}{
@@ -46,15 +46,15 @@ func TestWhichNodesMeetWhatAPodRequires(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := podlabels.Count(of, slices.Values(nodes))
-			var texts, lacks []string
+			var found, lacks []string
 			for i := range of {
-				texts = append(texts, of[i].Text+" "+string(rune('0'+of[i].Nodes)))
+				found = append(found, of[i].Text+" "+string(rune('0'+of[i].Nodes)))
 				if why := of[i].Lacks(nodes[0]); why != "" {
 					lacks = append(lacks, why)
 				}
 			}
-			if got := strings.Join(texts, "; "); got != test.texts {
-				t.Errorf("it requires %q, want %q", got, test.texts)
+			if got := strings.Join(found, "; "); got != test.found {
+				t.Errorf("it requires %q, want %q", got, test.found)
 			}
 			if got := strings.Join(lacks, "; "); got != test.lacks {
 				t.Errorf("n1 lacks %q, want %q", got, test.lacks)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+//go:embed testdata/mistakes.txt
+var mistakes string
+
+// TestMistakes: what users type who know kubectl, with the exit code and what the answer contains. Each line of the table is a command line
+// in the directory of cluster.yaml, the exit code, and a part of the answer.
+func TestMistakes(t *testing.T) {
+	data, err := os.ReadFile("testdata/mistakes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cluster.yaml"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	for line := range strings.Lines(mistakes) {
+		columns := strings.Split(strings.TrimSpace(line), " | ")
+		if len(columns) != 3 {
+			t.Fatalf("the line has not three columns: %s", line)
+		}
+		t.Run(columns[0], func(t *testing.T) {
+			var out strings.Builder
+			cmd := newCommand("assay")
+			cmd.SetOut(&out)
+			cmd.SetErr(&out)
+			cmd.SetIn(strings.NewReader(""))
+			cmd.SetArgs(strings.Fields(columns[0]))
+			err := cmd.ExecuteContext(t.Context())
+			if err != nil && err != errFound { //nolint:errorlint // it is never wrapped
+				out.WriteString(err.Error())
+			}
+			if code := string(rune('0' + exitCode(err))); code != columns[1] || !strings.Contains(out.String(), columns[2]) {
+				t.Errorf("exit code %s, want %s and %q in:\n%s", code, columns[1], columns[2], out.String())
+			}
+		})
+	}
+}
