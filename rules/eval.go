@@ -65,6 +65,8 @@ type Input struct {
 	Node Node
 	// Facts are the merged facts of the node.
 	Facts *facts.Facts
+	// Worker are the facts of the object of the node's own worker, which are among Facts; nil: there is none. Rules do not need them.
+	Worker *facts.Facts
 	// Publishers are the NodeFeatures that Facts were merged from, in merge order. Only rules with featureSources need them.
 	Publishers []Publisher
 	// Labels are the labels that NodeFeatures request directly, merged, with their namespace.

@@ -76,7 +76,7 @@ func newWebhook() *cobra.Command {
 
 // options returns the options of the webhook that depend only on flags.
 func (f *webhookFlags) options() (o webhook.Options, err error) {
-	o.Addr, o.Known.Strict = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission
+	o.Addr, o.Known.Strict, o.Known.Namespace = fmt.Sprintf(":%d", f.webhookPort), f.strictAdmission, f.namespace
 	settings, _, err := f.Load()
 	if err != nil {
 		return o, err

@@ -392,7 +392,7 @@ func (e *explanation) workerLabel(ctx context.Context, name string) *source {
 		return nil
 	}
 	settings, where := e.world.workerSettings(ctx)
-	r := workerlabel.Explain(short, settings, e.input.Facts, e.mask)
+	r := workerlabel.Explain(short, settings, e.input.Worker, e.mask)
 	if r == nil {
 		return nil
 	}

@@ -162,7 +162,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	note(cmd, err)
 	known.Claimed = func(resource string) string { return claimed[resource] }
 	known.NoDevices = func() string { return w.noDevices }
-	known.AllTemplates = true
+	known.AllTemplates, known.Namespace = true, w.own
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
 	if nodes {
 		w.settle(cmd.ErrOrStderr())

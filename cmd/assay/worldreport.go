@@ -38,10 +38,10 @@ func (w *world) orphan(node string) bool {
 func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) string {
 	_, wanted := o.Giver(kind, key)
 	known := !o.Undecided(kind, key, func(*rules.RuleSet) bool { return !wanted }) // nothing gives it now: any rule may have
-	if _, label := keys.Split(key); known && (wanted || kind != keys.Label || !in.Facts.MayHaveLabel(label)) {
+	if _, label := keys.Split(key); known && (wanted || kind != keys.Label || !in.Worker.MayHaveLabel(label)) {
 		return ""
 	}
-	return facts.WhyUnread(in.Facts.Unread())
+	return facts.WhyUnread(in.Worker.Unread())
 }
 
 // hold returns why the controller leaves a key of a node as it is, nil if it reports nothing. Removed is set if it would remove the key.

@@ -114,7 +114,7 @@ func (r *Reconciler) nodes(ctx context.Context, b *baseline.Baseline) []baseline
 
 // unknown reports whether the features of a node are not those that it has now. Devices is set if those of DRA drivers matter.
 func unknown(s *inputs.State, node *corev1.Node, devices bool, now time.Time) bool {
-	return s.Blind || s.Held() || baseline.Outdated(s.Input.Facts, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen(now))
+	return s.Blind || s.Held() || baseline.Outdated(s.Input.Worker, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen(now))
 }
 
 // review returns the findings about a baseline, with an error if older baselines leave no room for it.

@@ -112,7 +112,7 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	r.reportLeftOut(ctx, node, state.LeftOut)
 	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
 	origins := &decide.Origins{
-		Outcome: p.outcome, Facts: state.Input.Facts, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
+		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
 		Changes: r.limits.changes.Of(node.Name),
 	}
 	now := r.clock.Now()

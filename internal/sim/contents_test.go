@@ -61,11 +61,15 @@ func typed(features object) (out nfdv1alpha1.Features) {
 	return out
 }
 
+// unread is the feature by which a worker names the sources that it has not read.
+const unread = nfdv1alpha1.UnreadFeature
+
 // vendors is a namespace of third parties, whose NodeFeatures are merged last.
 const vendors = "vendors"
 
 // vendor creates, changes or deletes a NodeFeature that a third party publishes for a node: in the namespace of the workers, or in another
-// one. They extend features of the worker, and override one another's.
+// one. They extend features of the worker, and override one another's. Some say what only the worker may say: that it has not read a source, and
+// has examined another boot.
 func (w *world) vendor(node string) {
 	where, name := namespace, "vendor-"+node
 	if w.n(3) == 2 {
@@ -77,10 +81,17 @@ func (w *world) vendor(node string) {
 		"attributes": object{"test.attr": object{"elements": object{"v": value}}, "vendor.id": object{"elements": object{serial: name + "-" + value}}},
 		"instances":  object{"test.card": cards(name, "9")},
 	}, "labels": nil}
+	exists := w.server.Get("nodefeatures", where, name) != nil
+	if features := below(spec, "features"); value == "2" {
+		features["flags"] = object{unread: object{"elements": object{"test": object{}, "vendor": object{}}}}
+		below(features, "attributes")["system.boot"] = object{"elements": object{"id": name}}
+	} else if exists {
+		features["flags"], below(features, "attributes")["system.boot"] = nil, nil // the version before may have them
+	}
 	if w.n(2) == 1 {
 		spec["labels"] = object{"vendor": name + "-" + value}
 	}
-	switch exists := w.server.Get("nodefeatures", where, name) != nil; {
+	switch {
 	case exists && w.n(4) == 3:
 		w.tell("a third party deletes NodeFeature %s", name)
 		w.do("vendor", http.MethodDelete, path+"/"+name, nil)

@@ -161,6 +161,10 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 	in := rules.Input{Node: rules.Node{Name: node}, Labels: map[string]string{}}
 	for _, f := range ordered(features) {
 		content := typed(r.w.resolved(f))
+		if m := below(f, "metadata"); m["namespace"] != namespace || m["name"] != node { // only a worker says what it has read
+			delete(content.Flags, unread)
+			delete(content.Attributes, "system.boot")
+		}
 		merge(&all, content)
 		for key, value := range below(below(f, "spec"), "labels") {
 			in.Labels[prefix+key] = value.(string)

@@ -8,10 +8,10 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Outdated reports whether a Node contradicts that features are those that it has now: they are of another boot, or the condition
-// FeaturesReady says that they are not complete. Without that condition, for example because it is disabled, it contradicts nothing.
-func Outdated(f *facts.Facts, node *corev1.Node) bool {
-	boot, now := f.Boot(), node.Status.NodeInfo.BootID
+// Outdated reports whether a Node contradicts that features are those that it has now: those of its worker are of another boot, or the
+// condition FeaturesReady says that they are not complete. Without that condition, for example because it is disabled, it contradicts nothing.
+func Outdated(worker *facts.Facts, node *corev1.Node) bool {
+	boot, now := worker.Boot(), node.Status.NodeInfo.BootID
 	return boot != "" && now != "" && boot != now || !Complete(node)
 }
 

@@ -15,15 +15,15 @@ const (
 	DriverFeature = "dra.driver"
 )
 
-// devicePrefix begins the names of features that come from ResourceSlices.
-const devicePrefix = "dra."
+// DevicePrefix begins the names of features that come from ResourceSlices.
+const DevicePrefix = "dra."
 
 // MaxDevices is the maximum number of DRA devices of a node that rules read: 16 GPUs in seven partitions each, and the functions of as
 // many network cards. A pool that exceeds it counts as incomplete.
 const MaxDevices = 2048
 
 // IsDevices reports whether the feature with this lower-case name comes from ResourceSlices.
-func IsDevices(feature string) bool { return strings.HasPrefix(feature, devicePrefix) }
+func IsDevices(feature string) bool { return strings.HasPrefix(feature, DevicePrefix) }
 
 // FromCluster reports whether the feature with this lower-case name comes from objects of the cluster and not from a NodeFeature.
 func FromCluster(feature string) bool { return IsKubernetes(feature) || IsDevices(feature) }
@@ -121,19 +121,5 @@ func FromPools(pools []Pool, in *Interner) *Facts {
 	b := builder{}
 	b.at(DeviceFeature).Instances = instancesFromMaps(devices, in)
 	b.at(DriverFeature).Instances = instancesFromMaps(list, in)
-	return b.build(in)
-}
-
-// WithoutDevices returns the facts without features that only ResourceSlices may have. It returns f itself if it has none.
-func (f *Facts) WithoutDevices(in *Interner) *Facts {
-	if f == nil || !slices.ContainsFunc(f.Names(), func(name string) bool { return IsDevices(strings.ToLower(name)) }) {
-		return f
-	}
-	b := builder{}
-	for i, name := range f.Names() {
-		if !IsDevices(strings.ToLower(name)) {
-			*b.at(name) = *f.features[i]
-		}
-	}
 	return b.build(in)
 }

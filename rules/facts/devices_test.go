@@ -65,13 +65,13 @@ func TestFactsOfPools(t *testing.T) {
 	}
 }
 
-func TestWithoutDevices(t *testing.T) {
+func TestWithoutSomeFeatures(t *testing.T) {
 	set := map[string]nfdv1alpha1.AttributeFeatureSet{"cpu.model": {}, "DRA.device": {}, "dra.else": {}, "drab.x": {}}
 	f := facts.New(&nfdv1alpha1.Features{Attributes: set}, nil)
-	if diff := cmp.Diff([]string{"cpu.model", "drab.x"}, f.WithoutDevices(nil).Names()); diff != "" {
+	if diff := cmp.Diff([]string{"cpu.model", "drab.x"}, f.Without(nil, facts.IsDevices).Names()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if same := f.WithoutDevices(nil); same.WithoutDevices(nil) != same {
-		t.Error("facts without devices are copied")
+	if same := f.Without(nil, facts.IsDevices); same.Without(nil, facts.IsDevices) != same {
+		t.Error("facts without these features are copied")
 	}
 }

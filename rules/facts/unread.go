@@ -28,8 +28,9 @@ func UnreadOf(unread, features []string) (out []string) {
 	return out
 }
 
-// MayHaveLabel reports whether a source that the worker has not read may give a label, which has no namespace: one of its own, whose name
-// begins with that of the source, or one of a rule or a file on the node, whose name begins with that of no source which the worker has read.
+// MayHaveLabel reports, of the facts of the node's own worker, whether a source that it has not read may give a label, which has no namespace:
+// one of its own, whose name begins with that of the source, or one of a rule or a file on the node, whose name begins with that of no source
+// which the worker has read.
 func (f *Facts) MayHaveLabel(name string) bool {
 	unread := f.Unread()
 	if len(unread) == 0 {

@@ -99,9 +99,10 @@ func Stored(object *corev1.Node) Node { return Node{Object: object, Name: object
 // Namespaces returns the labels of a namespace, and whether it exists.
 type Namespaces func(name string) (of map[string]string, exists bool, err error)
 
-// Own reports whether a NodeFeature is the worker's of its node. Features without an object are too.
+// Own reports whether a NodeFeature is the worker's of its node. Features without an object are too. An object in a file without a
+// namespace is in Assay's own.
 func (p Policy) Own(f Published) bool {
-	return f.Name == "" || f.Namespace == p.Namespace && f.Name == f.Node
+	return f.Name == "" || (f.Namespace == p.Namespace || f.Namespace == "") && f.Name == f.Node
 }
 
 // Outlived reports whether a NodeFeature is the worker's own and its owner is a deleted Node of the same name: the pod that wrote it, or
@@ -210,20 +211,24 @@ func (p Policy) CountsDriver(name string) bool {
 
 // Input returns the input of rules for a node. It is the only function that makes one from stored objects. The features of the stored Node
 // win over published ones of the same name, and rules with featureSources do not read them. Published features of devices are ignored in a
-// cluster, so that no publisher can invent devices; without a cluster, a file of features can have them. The interner shares facts between
-// nodes; nil shares none.
+// cluster, so that no publisher can invent devices; without a cluster, a file of features can have them. What the worker says about its
+// own publication counts from its object alone, so that no other publisher can freeze a node. The interner shares facts between nodes; nil
+// shares none.
 func (s Selection[T]) Input(node Node, interner *facts.Interner) rules.Input {
 	p := s.policy
-	in := rules.Input{Node: p.node(node)}
-	all := make([]*facts.Facts, 0, len(s.use)+1)
+	in, inCluster := rules.Input{Node: p.node(node)}, node.Object != nil || node.Devices != nil
+	all, worker := make([]*facts.Facts, 0, len(s.use)+1), []*facts.Facts(nil)
 	for _, object := range s.use {
 		f := object.Published()
-		if node.Object != nil || node.Devices != nil {
-			f.Facts = f.Facts.WithoutDevices(interner)
+		own := p.Own(f)
+		f.Facts = f.Facts.Without(interner, func(feature string) bool {
+			return inCluster && facts.IsDevices(feature) || !own && nfdv1alpha1.DescribesPublication(feature)
+		})
+		if all = append(all, f.Facts); own {
+			worker = append(worker, f.Facts)
 		}
-		all = append(all, f.Facts)
 		in.Publishers = append(in.Publishers, rules.Publisher{Name: f.Namespace + "/" + f.Name, Facts: f.Facts})
-		if p.IgnoreLabels && !p.Own(f) {
+		if p.IgnoreLabels && !own {
 			continue
 		}
 		for key, value := range p.Keys.QualifyAll(f.Labels) {
@@ -241,7 +246,9 @@ func (s Selection[T]) Input(node Node, interner *facts.Interner) rules.Input {
 	if node.Devices != nil {
 		all = append(all, node.Devices)
 	}
-	in.Facts = facts.Merge(interner, all...)
+	if in.Facts = facts.Merge(interner, all...); len(worker) > 0 {
+		in.Worker = facts.Merge(interner, worker...)
+	}
 	return in
 }
 

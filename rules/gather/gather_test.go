@@ -90,3 +90,44 @@ func TestPublishedDevicesAreIgnoredInACluster(t *testing.T) {
 		})
 	}
 }
+
+// A NodeFeature of another publisher must not say which sources of the worker are unread, nor which boot it has examined: the node would keep
+// its labels without a time limit.
+func TestOnlyTheWorkerSaysWhatItHasRead(t *testing.T) {
+	says := func(namespace, name, boot, unread string) gather.Published {
+		return gather.Published{Namespace: namespace, Name: name, Node: "n", Facts: facts.New(&nfdv1alpha1.Features{
+			Flags:      map[string]nfdv1alpha1.FlagFeatureSet{"source.unread": {Elements: map[string]nfdv1alpha1.Nil{unread: {}}}},
+			Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"system.boot": {Elements: map[string]string{"id": boot}}, namespace + "." + name: {}},
+		}, nil)}
+	}
+	worker, beside, same := says("ours", "n", "b1", "pci"), says("ours", "vendor", "b0", "usb"), says("theirs", "n", "b0", "cpu")
+	for name, tt := range map[string]struct {
+		published    []gather.Published
+		boot, unread string
+	}{
+		"the worker":            {[]gather.Published{worker}, "b1", "pci"},
+		"others":                {[]gather.Published{beside, same}, "", ""},
+		"the worker and others": {[]gather.Published{same, worker, beside}, "b1", "pci"},
+		"a file":                {[]gather.Published{says("", "n", "b1", "pci"), beside}, "b1", "pci"},
+		"without an object":     {[]gather.Published{says("", "", "b1", "pci"), beside}, "b1", "pci"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := input(gather.Policy{Namespace: "ours"}, gather.Stored(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), tt.published...)
+			for of, got := range map[string]*facts.Facts{"all": in.Facts, "worker": in.Worker} {
+				if boot, unread := got.Boot(), strings.Join(got.Unread(), " "); boot != tt.boot || unread != tt.unread {
+					t.Errorf("%s: boot %q, unread %q, want %q and %q", of, boot, unread, tt.boot, tt.unread)
+				}
+			}
+			for _, p := range in.Publishers {
+				if unread := p.Facts.Unread(); len(unread) > 0 && tt.unread != unread[0] {
+					t.Errorf("rules with featureSources read %s of %s", unread, p.Name)
+				}
+			}
+			for _, p := range tt.published {
+				if feature := p.Namespace + "." + p.Name; in.Facts.Feature(feature) == nil || (in.Worker.Feature(feature) != nil) != (gather.Policy{Namespace: "ours"}).Own(p) {
+					t.Errorf("%s: facts %v, of the worker %v", feature, in.Facts.Names(), in.Worker.Names())
+				}
+			}
+		})
+	}
+}

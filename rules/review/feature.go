@@ -13,6 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -50,11 +51,12 @@ func (k *Known) feature(object *nfdv1alpha1.NodeFeature) Findings {
 	c := &contents{}
 	c.check(object)
 	f.Errors = c.errs
-	features := field.NewPath("spec", "features")
-	k.names(&f, features.Child("flags"), facts.SortedKeys(object.Spec.Features.Flags))
-	k.names(&f, features.Child("attributes"), facts.SortedKeys(object.Spec.Features.Attributes))
-	k.names(&f, features.Child("instances"), facts.SortedKeys(object.Spec.Features.Instances))
-	k.names(&f, field.NewPath("spec", "encodedInstances"), facts.SortedKeys(c.encoded))
+	features, own := field.NewPath("spec", "features"), k.own(object)
+	names := func(path *field.Path, list []string) { k.names(&f, path, list, own) }
+	names(features.Child("flags"), facts.SortedKeys(object.Spec.Features.Flags))
+	names(features.Child("attributes"), facts.SortedKeys(object.Spec.Features.Attributes))
+	names(features.Child("instances"), facts.SortedKeys(object.Spec.Features.Instances))
+	names(field.NewPath("spec", "encodedInstances"), facts.SortedKeys(c.encoded))
 	k.labels(&f, field.NewPath("spec", "labels"), object.Spec.Labels)
 	return f
 }
@@ -68,10 +70,24 @@ func (k *Known) lacksNode(name string) bool {
 	return known && !has
 }
 
-// names warns about features whose names rules cannot read.
-func (k *Known) names(f *Findings, path *field.Path, features []string) {
+// own reports whether an object can be that of its node's worker.
+func (k *Known) own(object *nfdv1alpha1.NodeFeature) bool {
+	p := gather.Describe(object)
+	if k.Namespace == "" {
+		p.Namespace = "" // it is unknown in which one the workers publish
+	}
+	return gather.Policy{Namespace: k.Namespace}.Own(p)
+}
+
+// names warns about features whose names rules cannot read, and about those that do not count from this object.
+func (k *Known) names(f *Findings, path *field.Path, features []string, own bool) {
 	for _, name := range features {
 		switch {
+		case facts.IsDevices(strings.ToLower(name)):
+			f.Warn(path.Key(shorten(name)).String(), warning.Defect, "the controller ignores this feature: it reads %s* from ResourceSlices", facts.DevicePrefix)
+		case !own && nfdv1alpha1.DescribesPublication(name):
+			f.Warn(path.Key(shorten(name)).String(), warning.Defect,
+				"the controller ignores this feature here: it counts only in the NodeFeature of the node's own worker, which has the name of the node")
 		case name == "" || strings.EqualFold(name, nfdv1alpha1.RuleMatchedFeature):
 		case strings.Count(name, ".") != 1:
 			f.Warn(path.Key(shorten(name)).String(), warning.Unlikely, "the name of a feature is DOMAIN.FEATURE with one dot; templates cannot read this one")

@@ -1,6 +1,7 @@
 package review_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,39 @@ func TestNodeFeatureOfAnUnknownNode(t *testing.T) {
 			}
 			if text := strings.Join(warnings, "\n"); len(found.Errors) > 0 || test.warned == "" && text != "" || !strings.HasPrefix(text, test.warned) {
 				t.Errorf("got %v, %q, want %q", found.Errors, text, test.warned)
+			}
+		})
+	}
+}
+
+// TestFeaturesThatDoNotCountHere reviews NodeFeatures with what only the node's own worker says, and with devices, which come from ResourceSlices.
+func TestFeaturesThatDoNotCountHere(t *testing.T) {
+	const ignored = ": the controller ignores this feature here: it counts only in the NodeFeature of the node's own worker, which has the name of the node"
+	markers := []string{"spec.features.flags[source.unread]" + ignored, "spec.features.attributes[system.boot]" + ignored}
+	for name, test := range map[string]struct {
+		known           review.Known
+		namespace, name string
+		want            []string
+	}{
+		"Worker":           {review.Known{Namespace: "assay-system"}, "assay-system", "n1", nil},
+		"Vendor":           {review.Known{Namespace: "assay-system"}, "assay-system", "vendor", markers},
+		"OtherNamespace":   {review.Known{Namespace: "assay-system"}, "vendor", "n1", markers},
+		"UnknownNamespace": {review.Known{}, "vendor", "n1", nil},
+		"UnknownVendor":    {review.Known{}, "vendor", "vendor", markers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Name: test.name, Namespace: test.namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n1"}}}
+			object.Spec.Features.Flags = map[string]nfdv1alpha1.FlagFeatureSet{"source.unread": {}}
+			object.Spec.Features.Attributes = map[string]nfdv1alpha1.AttributeFeatureSet{"system.boot": {}}
+			object.Spec.EncodedInstances = `{"dra.device": []}`
+			found := review.Review(object, test.known)
+			var got []string
+			for _, w := range found.Warnings {
+				got = append(got, w.String())
+			}
+			want := append(slices.Clone(test.want), "spec.encodedInstances[dra.device]: the controller ignores this feature: it reads dra.* from ResourceSlices")
+			if len(found.Errors) > 0 || !slices.Equal(got, want) {
+				t.Errorf("got %v, %q, want %q", found.Errors, got, want)
 			}
 		})
 	}

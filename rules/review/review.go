@@ -41,6 +41,8 @@ type Known struct {
 	Published func(feature string) (published, known bool)
 	// NoDevices returns why no node of the cluster can have devices of DRA drivers; empty: they can. Nil means unknown.
 	NoDevices func() string
+	// Namespace is Assay's own, in which the workers publish; empty: unknown.
+	Namespace string
 	// HasNode reports whether the cluster has a Node of this name. known is false if this is not known yet. Nil means unknown.
 	HasNode func(name string) (has, known bool)
 	// Claimed returns the DeviceClass that claims an extended resource, or "". Nil means unknown.

@@ -76,8 +76,8 @@ func NewActive(generation int64, program *rules.Program, settings string) *Activ
 // Origins answers which objects gave the keys of one node, and which give them now.
 type Origins struct {
 	Outcome *rules.Outcome
-	// Facts are the features of the node.
-	Facts  *facts.Facts
+	// Worker are the features that the node's own worker has published; nil: there are none.
+	Worker *facts.Facts
 	Active *Active
 	// Past is the record at the start of this process.
 	Past *record.Record
@@ -163,7 +163,7 @@ func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
 		return true
 	}
 	_, label := keys.Split(s.Key)
-	return s.Takes() && s.Kind == keys.Label && gave(record.Requested) && o.Facts.MayHaveLabel(label)
+	return s.Takes() && s.Kind == keys.Label && gave(record.Requested) && o.Worker.MayHaveLabel(label)
 }
 
 // readsDevices reports whether a key may depend on devices of DRA drivers: by a rule of an object that gave it, or that sets or deletes it now.

@@ -306,7 +306,7 @@ func (n *Nodes) refresh(ctx context.Context, name string) (next time.Time, err e
 }
 
 func sameInput(a, b rules.Input) bool {
-	return a.Facts.Same(b.Facts) && maps.Equal(a.Node.Labels, b.Node.Labels) && maps.Equal(a.Node.Annotations, b.Node.Annotations) &&
+	return a.Facts.Same(b.Facts) && a.Worker.Same(b.Worker) && maps.Equal(a.Node.Labels, b.Node.Labels) && maps.Equal(a.Node.Annotations, b.Node.Annotations) &&
 		maps.Equal(a.Labels, b.Labels) && slices.EqualFunc(a.Publishers, b.Publishers, samePublisher)
 }
 

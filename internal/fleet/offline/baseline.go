@@ -22,7 +22,7 @@ func (f *Fleet) BaselineNodes(devices bool) []baseline.Node {
 		n.Unpublished = !slices.ContainsFunc(f.Published(name), func(p Published) bool { return p.Namespace == "" || f.policy.Own(p) })
 		n.Unknown = devices && !complete(f.devicesOf(name))
 		if node := f.objects.Nodes[name]; node != nil {
-			n.Unknown = n.Unknown || baseline.Outdated(n.Input.Facts, node)
+			n.Unknown = n.Unknown || baseline.Outdated(n.Input.Worker, node)
 		}
 		out = append(out, n)
 	}

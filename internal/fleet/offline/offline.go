@@ -72,7 +72,7 @@ func New(policy Policy, objects Objects) *Fleet {
 		}
 		f.counts[name] = selected
 		for _, p := range selected.All() {
-			if sources := p.Facts.Unread(); len(sources) > 0 {
+			if sources := p.Facts.Unread(); len(sources) > 0 && policy.Own(p) {
 				f.unread = append(f.unread, fmt.Sprintf("node %s: %s: what depends on it is unknown, and the controller leaves it as it is",
 					name, facts.WhyUnread(sources)))
 			}
