@@ -122,6 +122,12 @@ PLATFORMS ?= linux/amd64,linux/arm64
 images: ## Build the container images as OCI archives in dist/ (PLATFORMS=linux/amd64 for one platform, IMAGES=assay-worker for one image)
 	go run -C hack/images . -root $(CURDIR) -out $(CURDIR)/dist -version '$(VERSION)' -commit '$(COMMIT)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' $(IMAGES)
 
+.PHONY: push
+push: ## Build all images, push them, and print the command that installs them (REGISTRY=registry.example.com/assay; PLAIN_HTTP=1 without TLS)
+	@$(if $(REGISTRY),,echo "push: no registry: use for example make push REGISTRY=registry.example.com/assay" >&2; exit 2)
+	@go run -C hack/images . -root $(CURDIR) -out $(CURDIR)/dist -version '$(VERSION)' -commit '$(COMMIT)' -ldflags '$(LDFLAGS)' -platforms '$(PLATFORMS)' \
+		-push -repository '$(REGISTRY)' $(if $(PLAIN_HTTP),-plain-http)
+
 .PHONY: release
 release: ## Make all files of a release of this commit in dist/VERSION (VERSION=v1.2.3, SIGNING_KEY=FILE; see docs/release.md)
 	go run ./hack/release -out dist/$(VERSION) -version '$(VERSION)' -platforms '$(PLATFORMS)' $(if $(SIGNING_KEY),-key '$(SIGNING_KEY)')

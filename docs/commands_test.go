@@ -111,6 +111,39 @@ func marked(block *doctest.Block) string {
 		if !strings.Contains(string(text), words[0]) || !strings.Contains(string(text), words[1]) {
 			return m[1] + " does not run " + words[0] + " " + words[1]
 		}
+		for _, name := range optionNames(words[2:]) {
+			if words[0] != "kubectl" && name != "--namespace" && !strings.Contains(string(text), name) {
+				return m[1] + " runs " + words[0] + " " + words[1] + " without " + name
+			}
+		}
 	}
 	return ""
+}
+
+// optionNames returns the names of the options of a command line, and of the chart's values that it sets. Options of kubectl only select
+// what is shown, and tests pass the namespace in other ways.
+func optionNames(words []string) (names []string) {
+	for i, word := range words {
+		name, value, together := strings.Cut(word, "=")
+		switch {
+		case strings.HasPrefix(word, "#"):
+			return names // a comment
+		case name == "--set" && together:
+			word = value
+		case name == "--set":
+			continue
+		case i > 0 && words[i-1] == "--set":
+		case strings.HasPrefix(word, "--"):
+			names = append(names, name)
+			continue
+		default:
+			continue
+		}
+		for setting := range strings.SplitSeq(strings.Trim(word, "'"), ",") {
+			if key, _, ok := strings.Cut(setting, "="); ok {
+				names = append(names, key)
+			}
+		}
+	}
+	return names
 }

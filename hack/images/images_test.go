@@ -34,7 +34,7 @@ func buildHello(t *testing.T) (v1.ImageIndex, options) {
 		root: root, out: t.TempDir(), repository: "example.com/test", version: "v1.2.3+dirty", ldflags: "-s -w",
 		platforms: []v1.Platform{amd64, arm64}, created: time.Unix(1700000000, 0).UTC(),
 	}
-	if err := o.build(component{Name: "hello", Package: ".", About: "says hello"}); err != nil {
+	if _, err := o.build(component{Name: "hello", Package: ".", About: "says hello"}); err != nil {
 		t.Fatal(err)
 	}
 	return unpack(t, filepath.Join(o.out, "hello.oci.tar")), o

@@ -1,4 +1,4 @@
-// Command images builds Assay's container images, reproducibly and without Docker or a registry.
+// Command images builds Assay's container images, reproducibly and without Docker, and can push them to a registry.
 //
 // An image is a static Go program on an empty base with certificate authorities and one unprivileged user. It is written as an OCI
 // image layout in a tar file (image-spec, image-layout.md), which `ctr images import`, `skopeo copy oci-archive:` and `crane push`
@@ -39,6 +39,7 @@ type options struct {
 	platforms             []v1.Platform
 	created               time.Time
 	fast                  bool
+	push, plainHTTP       bool
 }
 
 func main() {
@@ -61,6 +62,8 @@ func run(args []string) error {
 	fs.StringVar(&opt.version, "version", "devel", "version and tag of the images")
 	fs.StringVar(&opt.commit, "commit", "", "commit that they are built from")
 	fs.StringVar(&opt.ldflags, "ldflags", "-s -w", "flags for the linker")
+	fs.BoolVar(&opt.push, "push", false, "push all images to the repository, and print the command that installs them")
+	fs.BoolVar(&opt.plainHTTP, "plain-http", false, "push without TLS; loopback addresses never need it")
 	fs.BoolVar(&opt.fast, "fast", false, "compress quickly rather than well, for images that go nowhere")
 	platforms := fs.String("platforms", "linux/amd64,linux/arm64", "platforms, separated by commas")
 	if err := fs.Parse(args); err != nil {
@@ -72,6 +75,12 @@ func run(args []string) error {
 	}
 	if opt.created, err = sourceDate(os.Getenv("SOURCE_DATE_EPOCH")); err != nil {
 		return err
+	}
+	if opt.push {
+		opt.repository = strings.TrimRight(opt.repository, "/")
+		if err := checkRepository(opt.repository); err != nil {
+			return err
+		}
 	}
 	if err := os.MkdirAll(opt.out, 0o755); err != nil {
 		return err
@@ -92,19 +101,30 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	return opt.all(chosen)
+}
+
+// all builds the images, pushes them if that is wanted, and prints the command that installs what was pushed.
+func (o options) all(chosen []component) error {
+	digests := map[string]v1.Hash{}
 	for _, c := range chosen {
-		if err := opt.build(c); err != nil {
+		digest, err := o.build(c)
+		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
+		digests[c.Name] = digest
+	}
+	if o.push {
+		fmt.Printf("\nThe images are pushed. To install them:\n\n%s\n", o.installCommand(digests))
 	}
 	return nil
 }
 
-// build compiles a component for every platform and writes its image and SBOMs.
-func (o options) build(c component) error {
+// build compiles a component for every platform and writes its image and SBOMs. It returns the digest of the image.
+func (o options) build(c component) (digest v1.Hash, err error) {
 	dir, err := os.MkdirTemp("", "assay-images-")
 	if err != nil {
-		return err
+		return digest, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 
@@ -112,11 +132,11 @@ func (o options) build(c component) error {
 	for _, platform := range o.platforms {
 		v := variant{Platform: platform, Path: filepath.Join(dir, c.Name+"-"+platform.Architecture)}
 		if err := compile(o.root, v.Path, o.ldflags, platform, c.Package); err != nil {
-			return err
+			return digest, err
 		}
 		sbom := filepath.Join(o.out, fmt.Sprintf("%s-%s-%s.spdx.json", c.Name, platform.OS, platform.Architecture))
 		if err := writeSBOM(sbom, c, o, v.Path); err != nil {
-			return err
+			return digest, err
 		}
 		variants = append(variants, v)
 	}
@@ -137,29 +157,34 @@ func (o options) build(c component) error {
 func (o options) pack(reference, program string) error {
 	name := reference[strings.LastIndexByte(reference, '/')+1:]
 	name, _, _ = strings.Cut(name, ":")
-	return o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{Platform: o.platforms[0], Path: program}}, name)
+	_, err := o.write(spec{Reference: reference, Program: name, Created: o.created, Fast: o.fast}, []variant{{Platform: o.platforms[0], Path: program}}, name)
+	return err
 }
 
-// write writes the archive of an image and prints a summary.
-func (o options) write(s spec, variants []variant, file string) error {
+// write writes the archive of an image, pushes the image if that is wanted, and prints a summary.
+func (o options) write(s spec, variants []variant, file string) (digest v1.Hash, err error) {
 	index, err := assemble(s, variants)
 	if err != nil {
-		return err
+		return digest, err
 	}
 	path := filepath.Join(o.out, file+".oci.tar")
 	if err := archive(path, index, s.Reference); err != nil {
-		return err
+		return digest, err
 	}
-	digest, err := index.Digest()
-	if err != nil {
-		return err
+	if digest, err = index.Digest(); err != nil {
+		return digest, err
 	}
 	sizes, err := sizes(index)
 	if err != nil {
-		return err
+		return digest, err
+	}
+	if o.push {
+		if err := push(s.Reference, index, o.plainHTTP); err != nil {
+			return digest, err
+		}
 	}
 	fmt.Printf("%s@%s\n  %s: %s\n", s.Reference, digest, path, sizes)
-	return nil
+	return digest, nil
 }
 
 // choose returns the named components, or all.

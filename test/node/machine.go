@@ -158,6 +158,9 @@ func (m *machine) containerd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := m.mirrorConfig(); err != nil {
+		return err
+	}
 	config, err := m.write("containerd.toml", `version = 2
 root = "`+m.path("containerd")+`"
 state = "/run/containerd"
@@ -166,6 +169,8 @@ state = "/run/containerd"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "`+pauseImage+`"
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "`+m.path("certs.d")+`"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "`+cniDir+`"
     conf_dir = "`+m.path("cni")+`"

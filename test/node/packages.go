@@ -25,6 +25,7 @@ var needed = []struct{ program, pkg string }{
 	{"ip", "iproute2"},
 	{cniDir + "/bridge", "containernetworking-plugins"},
 	{cniDir + "/host-local", "containernetworking-plugins"},
+	{"docker-registry", "docker-registry"},
 }
 
 // cniDir is the directory of Debian's CNI plugins.

@@ -146,7 +146,14 @@ func mounts(opt options) error {
 			return err
 		}
 	}
-	return ownDirs(opt.dir)
+	if err := ownDirs(opt.dir); err != nil {
+		return err
+	}
+	hosts := filepath.Join(opt.dir, "hosts") // after a layer over /etc, which would hide it
+	if err := os.WriteFile(hosts, []byte(hostsFile()), 0o644); err != nil {
+		return err
+	}
+	return bind(hosts, "/etc/hosts", 0)
 }
 
 // ownDirs gives the namespace separate directories where the kubelet, containerd and the CNI plugins write outside of their own

@@ -82,6 +82,7 @@ var steps = []step{
 	{"no request to the API server while nothing changes", idle},
 	{"a node cannot publish the resources of others", onlyItsTopology},
 	{"helm uninstall leaves the Node as it was", uninstall},
+	{"the commands of README.md push the images, and install them from the registry", installPushed},
 	{"the node has its own NUMA nodes again", ownNodes},
 	{"take-over from Node Feature Discovery and hand-back with Helm 4, and no label flaps", takeOverWith("helm")},
 	{"the same with Helm 3", takeOverWith("helm3")},
