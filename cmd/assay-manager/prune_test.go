@@ -192,6 +192,13 @@ func checkPruned(t *testing.T, c client.Client, name string) {
 	}
 }
 
+// withoutWorker are Nodes that run no worker by design, with their labels.
+var withoutWorker = map[string]map[string]string{
+	"windows-1": {"kubernetes.io/os": "windows"},
+	"fargate-1": {"kubernetes.io/os": "linux", "eks.amazonaws.com/compute-type": "fargate"},
+	"virtual-1": {"kubernetes.io/os": "linux", "type": "virtual-kubelet"},
+}
+
 func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	cluster := testkit.Cluster(t)
 	c := testkit.Client(t, cluster.User)
@@ -206,6 +213,20 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		before := n.DeepCopy()
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		if err := c.Status().Patch(t.Context(), &n, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nodes that run no worker by design lack nothing.
+	for name, labels := range withoutWorker {
+		n := testkit.Node(t, c, name)
+		before := n.DeepCopy()
+		n.Labels = labels
+		if err := c.Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		before = n.DeepCopy()
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
 	}

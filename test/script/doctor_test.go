@@ -154,6 +154,19 @@ func TestDoctor(t *testing.T) {
 			damage: func(t *testing.T, d *doctored) { d.deletePod(t, "assay-worker-n2") },
 			code:   1, want: "BAD  1 Node: n2: no pod of DaemonSet assay-system/assay-worker; the NodeFeature of its worker is still there and no longer updated",
 		},
+		"Nodes run no worker by design": {
+			damage: func(t *testing.T, d *doctored) {
+				for name, labels := range map[string]map[string]string{
+					"windows-1": {"kubernetes.io/os": "windows"},
+					"fargate-1": {"kubernetes.io/os": "linux", "eks.amazonaws.com/compute-type": "fargate"},
+					"virtual-1": {"kubernetes.io/os": "linux", "type": "virtual-kubelet"},
+				} {
+					n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+					d.create(t, n)
+				}
+			},
+			code: 0, want: "ok   3 Nodes without a worker by design: Windows, AWS Fargate or a virtual kubelet",
+		},
 		"A Node is tainted": {
 			damage: func(t *testing.T, d *doctored) {
 				d.deletePod(t, "assay-worker-n2")

@@ -160,6 +160,17 @@ podAntiAffinity:
 {{- end -}}
 {{- end -}}
 
+{{/* nodeSelector and affinity of a DaemonSet's values, which select the operating system of the images and leave out nodes that run no
+DaemonSets. What the values set wins. As YAML. */}}
+{{- define "assay.onEachNode" -}}
+{{- $terms := list (dict "matchExpressions" (list
+  (dict "key" "eks.amazonaws.com/compute-type" "operator" "NotIn" "values" (list "fargate"))
+  (dict "key" "type" "operator" "NotIn" "values" (list "virtual-kubelet")))) -}}
+{{- $defaults := dict "nodeSelector" (dict "kubernetes.io/os" "linux")
+  "affinity" (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms))) -}}
+{{- mergeOverwrite $defaults (pick . "nodeSelector" "affinity" | deepCopy) | toYaml -}}
+{{- end -}}
+
 {{/* Volume with the ServiceAccount token. Unlike the automatically mounted one, it explicitly expires after an hour. */}}
 {{- define "assay.tokenMount" -}}
 - name: token

@@ -11,6 +11,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -36,11 +37,15 @@ func (e *examination) workers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var fine int
+	var fine, without int
 	faults := map[string][]string{} // problem -> nodes
 	fixes := map[string]string{}
 	for i := range nodes {
 		n := &nodes[i]
+		if byDesign(n, states[n.Name]) {
+			without++
+			continue
+		}
 		text, fix := fault(n, states[n.Name], agents)
 		if text == "" {
 			fine++
@@ -52,7 +57,10 @@ func (e *examination) workers(ctx context.Context) error {
 		}
 	}
 	if fine > 0 || len(nodes) == 0 {
-		e.ok("worker", "%d of %s have a ready worker and features", fine, clip.Count(len(nodes), "Node"))
+		e.ok("worker", "%d of %s have a ready worker and features", fine, clip.Count(len(nodes)-without, "Node"))
+	}
+	if without > 0 {
+		e.ok("worker", "%s without a worker by design: Windows, AWS Fargate or a virtual kubelet", clip.Count(without, "Node"))
 	}
 	texts := make([]string, 0, len(faults))
 	for text := range faults {
@@ -89,6 +97,9 @@ func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, node
 	for name, node := range nodes {
 		text, fix := fault(node, states[name], e.agents())
 		s := states[name]
+		if byDesign(node, s) {
+			text, fix = "", ""
+		}
 		out[name] = WorkerFault{text, fix, s != nil && s.ready()}
 	}
 	return out, nil
@@ -141,6 +152,11 @@ func (s *nodeState) ready() bool {
 	}
 	_, why := unready(s.pod)
 	return why == ""
+}
+
+// byDesign reports whether a node has no worker by design. Another DaemonSet than the chart's may run there.
+func byDesign(n *corev1.Node, s *nodeState) bool {
+	return (s == nil || s.pod == nil) && fleet.RunsNoWorker(n)
 }
 
 // fault returns the problem of the worker on a node, and the fix.
