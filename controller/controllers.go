@@ -37,6 +37,7 @@ import (
 	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/controller/template"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -92,12 +93,13 @@ type Config struct {
 	Topologies bool
 	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
 	FeatureSets arbiter.Options
-	// DefaultTemplate and Version: see assembly.Options. SchemaEvery: see compile.Options.
+	// DefaultTemplate and Version: see assembly.Options. DefinitionsEvery and Relist: see compile.Options.
 	DefaultTemplate string
 	Version         string
 	// IDs returns the names of PCI and USB ids for warnings in conditions; nil: unknown.
-	IDs         lint.IDs
-	SchemaEvery time.Duration
+	IDs              lint.IDs
+	DefinitionsEvery time.Duration
+	Relist           func(resource string)
 	// BuiltInRules is the directory of built-in rules, which are always active; empty: none.
 	BuiltInRules string
 }
@@ -109,7 +111,8 @@ func (c Config) Assembly() compile.Options {
 			Rules: c.Rules, Namespace: c.Sources.Namespace, DefaultTemplate: c.DefaultTemplate, Version: c.Version,
 			KeptName: assembly.KeptName(c.Policy.Record.Instance), IDs: c.IDs,
 		},
-		BuiltIn: c.BuiltInRules, SchemaEvery: c.SchemaEvery, Requests: c.Requests,
+		BuiltIn: c.BuiltInRules, DefinitionsEvery: c.DefinitionsEvery, Relist: c.Relist, Requests: c.Requests,
+		Kinds: []string{definition.Features, definition.Sets},
 	}
 }
 
@@ -140,6 +143,23 @@ func (c Config) Inputs(live client.Reader) inputs.Options {
 	policy := c.Sources
 	policy.Keys, policy.Record = c.Rules.Keys, c.Policy.Record
 	return inputs.Options{Policy: policy, Grace: c.Grace, Live: live, Devices: c.Devices}
+}
+
+// kinds returns the names of the definitions of the kinds whose objects the controllers write, in addition to those that rules come from.
+func (c Config) kinds() (out []string) {
+	if c.Groups {
+		out = append(out, definition.Groups)
+	}
+	if c.Policy.Record.Instance == "" || c.Scheduling {
+		out = append(out, definition.Policies)
+		if c.Requests.Total == 0 {
+			out = append(out, definition.Requests)
+		}
+	}
+	if c.Policy.Record.Instance == "" && len(c.Shapes) > 0 {
+		out = append(out, definition.Shapes)
+	}
+	return out
 }
 
 // Withholding returns which outputs of rules are not written to nodes.
@@ -189,6 +209,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	statesChanged := make(chan event.GenericEvent, 1)
 	rulesOf := c.Assembly()
 	rulesOf.Baselines = c.Policy.Record.Instance == "" // the status has one writer, too
+	rulesOf.Kinds = append(rulesOf.Kinds, c.kinds()...)
 	assembled, err := compile.Add(mgr, rulesOf)
 	if err != nil {
 		return err
@@ -206,6 +227,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	// The manager waits for existing informers before it starts controllers, and NodeFeatures depend on Nodes.
 	options := c.Inputs(mgr.GetAPIReader())
 	options.Sets = sets
+	options.Absent = func() bool { return assembled.Definitions().Of(definition.Features).State == definition.Absent }
 	nodes := inputs.New(options)
 	nodes.OnChange(func(change inputs.Change) {
 		if change.Input {
@@ -235,6 +257,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 		func() error { return template.Add(mgr, assembled) },
 		func() error {
 			return node.Add(mgr, node.Options{
+				Vanished: assembled.Vanished, Suspended: assembled.Suspended, Definitions: assembled.Definitions(),
 				Registry: reg, Object: assembled.Object, Confirm: assembled.Confirm, Store: store, Settings: c.settings(), Stats: stats, RulesChanged: rulesChanged,
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
@@ -247,7 +270,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			if !c.Groups {
 				return nil
 			}
-			return group.Add(mgr, group.Options{Known: review.Known{Rules: c.Rules, IDs: c.IDs}, Nodes: nodes, NodesChanged: nodesChanged})
+			return group.Add(mgr, group.Options{Definitions: assembled.Definitions(), Known: review.Known{Rules: c.Rules, IDs: c.IDs}, Nodes: nodes, NodesChanged: nodesChanged})
 		},
 		func() error {
 			if !c.Scheduling && c.Policy.Record.Instance != "" {
@@ -261,16 +284,17 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			if len(c.Shapes) == 0 || !c.Ready || c.Policy.Record.Instance != "" {
 				return nil
 			}
-			return shape.Add(mgr, shape.Options{Labels: c.Shapes, Policy: c.Policy, Clock: clock.RealClock{}})
+			return shape.Add(mgr, shape.Options{Definitions: assembled.Definitions(), Labels: c.Shapes, Policy: c.Policy, Clock: clock.RealClock{}})
 		},
 		func() error {
 			if c.Policy.Record.Instance != "" {
 				return nil // the status has one writer, the controller without an instance
 			}
 			return baseline.Add(mgr, baseline.Options{
-				Known: review.Known{Rules: c.Rules, IDs: c.IDs, Withholding: c.Withholding()}, Nodes: nodes, NodesChanged: statesChanged, Clock: clock.RealClock{},
+				Definitions: assembled.Definitions(), Known: review.Known{Rules: c.Rules, IDs: c.IDs, Withholding: c.Withholding()}, Nodes: nodes, NodesChanged: statesChanged, Clock: clock.RealClock{},
 			})
 		},
+		func() error { return reportDefinitions(mgr, assembled.Definitions(), c.Sources.Namespace) },
 		func() error { return mgr.Add(nodes) },
 		func() error { return orphan.Add(mgr, nodes.Describing, c.Orphans) },
 		func() error {

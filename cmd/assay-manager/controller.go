@@ -132,6 +132,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 		return err
 	}
 	alive := monitor(ctx, rest, 0, ctrl.Log.WithName("controller"))
+	config.Relist = alive.Relist
 	if err := awaitServer(ctx, rest, onPort(f.port), ctrl.Log.WithName("controller")); err != nil || ctx.Err() != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -48,8 +48,8 @@ func extenderRole(name string) *rbacv1.ClusterRole {
 // own namespace.
 var (
 	definitionRule = rbacv1.PolicyRule{
-		APIGroups: []string{schema.Kind.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
-		ResourceNames: []string{schema.Definition},
+		APIGroups: []string{definition.Kind.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
+		ResourceNames: []string{definition.Rules, definition.Templates, definition.Features, definition.Sets, definition.Requests},
 	}
 	referencesRule = rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: []string{"get", "list", "watch"},

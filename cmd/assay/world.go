@@ -20,6 +20,7 @@ import (
 	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
@@ -55,10 +56,12 @@ type world struct {
 	objects   offline.Objects
 	fleet     *offline.Fleet // of the objects, once all are read
 	rules     []nfdv1alpha1.NodeFeatureRule
-	builtIn   []nfdv1alpha1.NodeFeatureRule
-	templates map[string]*nfdv1alpha1.NodeFeatureRuleSpec
-	kept      store  // Secrets and ConfigMaps in Assay's own namespace
-	noDevices string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
+	// definition is the status of the definition of NodeFeatureRules; whole if it was not read.
+	definition definition.Status
+	builtIn    []nfdv1alpha1.NodeFeatureRule
+	templates  map[string]*nfdv1alpha1.NodeFeatureRuleSpec
+	kept       store  // Secrets and ConfigMaps in Assay's own namespace
+	noDevices  string // why no node can have devices of DRA drivers; empty: they can, or nothing needs to know
 	// unread says what the user may not read, by resource, for a command that goes on without it.
 	unread map[string]error
 
@@ -108,7 +111,8 @@ func (w *world) withoutForbidden(want want, resource string, err error) error {
 // newWorld returns a world without objects. Own is Assay's namespace.
 func newWorld(s *settings.Settings, own string) *world {
 	return &world{
-		settings: s, opt: s.Rules(), own: own, unread: map[string]error{},
+		definition: definition.Status{State: definition.Whole},
+		settings:   s, opt: s.Rules(), own: own, unread: map[string]error{},
 		templates: map[string]*nfdv1alpha1.NodeFeatureRuleSpec{},
 	}
 }

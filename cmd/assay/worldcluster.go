@@ -14,6 +14,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/fleet/resourceslice"
 )
 
@@ -87,6 +88,12 @@ func (w *world) readDevices() bool {
 
 func (w *world) readRules(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {
 	var err error
+	w.definition = definition.Status{State: definition.Whole}
+	if served, err := c.Definition(ctx, definition.Rules); err == nil { // otherwise the controller knows more; see doctor
+		if w.definition, err = definition.Of(served); err != nil {
+			return err
+		}
+	}
 	w.rules, err = c.Rules(ctx)
 	if err := w.withoutForbidden(want, "nodefeaturerules", err); err != nil {
 		return err

@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -34,8 +36,11 @@ func (l leftOut) Unwrap() error { return l.err }
 // program compiles rules with everything they refer to, as the controller does. It leaves out rules with errors, as the controller
 // does, and returns an error that joins a leftOut for each.
 func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule) (*rules.Program, error) {
+	accepted := w.accepted(ctx)
 	assembler := assembly.New(assembly.Options{
-		Rules: w.opt, Namespace: w.own, DefaultTemplate: w.settings.DefaultTemplate, Version: build.Version(),
+		Definition: func() definition.Status { return w.definition },
+		Accepted:   func(uid types.UID) (assembly.Accepted, bool) { was, known := accepted[uid]; return was, known },
+		Rules:      w.opt, Namespace: w.own, DefaultTemplate: w.settings.DefaultTemplate, Version: build.Version(),
 		KeptName: assembly.KeptName(w.settings.Instance),
 	}, w)
 	var sets []*rules.RuleSet
@@ -53,8 +58,8 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		if object.Set != nil {
 			sets = append(sets, object.Set)
 		}
-		for _, p := range []*assembly.Error{object.Refused, object.Unresolved} {
-			if p != nil && object.Set == nil {
+		for _, p := range []*assembly.Error{object.Refused, object.Unresolved, object.Lost} {
+			if p != nil && (object.Set == nil || p == object.Lost) {
 				errs = append(errs, leftOut{list[i].Name, p, false})
 			}
 		}
@@ -69,6 +74,18 @@ func (w *world) program(ctx context.Context, list []nfdv1alpha1.NodeFeatureRule)
 		sets = append(sets, set)
 	}
 	return rules.Link(w.opt, sets...), errors.Join(errs...)
+}
+
+// accepted returns what the controller has accepted of the objects of the cluster, if that decides what is evaluated of them.
+func (w *world) accepted(ctx context.Context) map[types.UID]assembly.Accepted {
+	if w.definition.State == definition.Whole && w.definition.UID == "" {
+		return nil // it was not read: the objects are not those of a cluster
+	}
+	m, err := w.ConfigMap(ctx, assembly.KeptName(w.settings.Instance))
+	if err != nil {
+		return nil
+	}
+	return assembly.DecodeAccepted(m.Data[assembly.AcceptedKey])
 }
 
 // leftOuts returns the objects in an error of program.

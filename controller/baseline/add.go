@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/baseline"
@@ -26,6 +28,8 @@ import (
 
 // Options configure the controller.
 type Options struct {
+	// Definitions are those of the kinds that controllers write.
+	Definitions *follow.Definitions
 	// Known is the knowledge about the cluster that reviews of baselines depend on.
 	Known review.Known
 	// Nodes are the inputs of rules for each node.
@@ -51,7 +55,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Watches(&assayv1alpha1.NodeBaseline{}, handler.Funcs{DeleteFunc: changed.deleted}).
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: changed.updated}).
 		WatchesRawSource(source.Channel(opt.NodesChanged, handler.Funcs{GenericFunc: changed.generic})).
-		Complete(r)
+		Complete(follow.Gate(opt.Definitions, definition.Baselines, r))
 }
 
 const (

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -16,7 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
-	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/internal/replicas"
 )
@@ -29,16 +30,18 @@ import (
 //     to one that has changed.
 //   - NodeFeatureRequests, if some are materialized: their requirements are rules too.
 //   - NodeBaselines, if their conditions are set on Nodes: these are rules too.
-//   - the directory of built-in rules, and the CRD of NodeFeatureRule.
+//   - the directory of built-in rules, and the definitions of these kinds.
 //
 // The registry is ready once every object that existed at the start has been processed.
 func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
-	guard := schema.New(mgr.GetAPIReader())
 	watcher, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, err
 	}
-	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, guard)
+	definitions := follow.New(follow.Options{
+		Live: mgr.GetAPIReader(), Events: follow.Watch(watcher), Every: opt.DefinitionsEvery, Relist: opt.Relist,
+	}, opt.kinds()...)
+	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, definitions)
 	if opt.BuiltIn != "" {
 		// Load built-in rules before the registry is ready: nodes that are evaluated without them would lose their outputs.
 		r.builtIn = directory.New(opt.BuiltIn, r.registry)
@@ -86,8 +89,10 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 			return nil, err
 		}
 	}
-	st := &start{rules: r, cache: mgr.GetCache(), baselines: opt.Baselines}
-	st.schema = &schema.Watch{Guard: guard, Events: schema.WatchDefinition(watcher), Every: opt.SchemaEvery, Changed: st.assembleAll}
+	st := &start{
+		rules: r, cache: mgr.GetCache(), baselines: opt.Baselines,
+		namespace: opt.Assembly.Namespace, keptName: cmp.Or(opt.Assembly.KeptName, assembly.SharedKeptName),
+	}
 	return r, errors.Join(mgr.Add(replicas.Every(st.run)), mgr.Add(replicas.Every(r.follow)))
 }
 

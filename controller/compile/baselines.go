@@ -10,6 +10,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/baseline"
 )
 
@@ -33,9 +34,15 @@ func (r *Rules) baseline(ctx context.Context, name string) (*assembly.Object, er
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
+	if err == nil && !r.trusts(definition.Baselines) {
+		return assembly.Distrust(&obj, r.Object(rule), r.definitions.Of(definition.Baselines).State), nil
+	}
+	if err != nil {
+		return r.gone(ctx, rule)
+	}
 	rules := baseline.RuleOf(&obj)
-	if err != nil || obj.DeletionTimestamp != nil || rules == nil {
-		return nil, nil //nolint:nilerr // it does not exist
+	if obj.DeletionTimestamp != nil || rules == nil {
+		return nil, nil
 	}
 	if _, report := baseline.Compile(&obj.Spec, field.NewPath("spec"), r.registry.Options()); !report.OK() {
 		return &assembly.Object{

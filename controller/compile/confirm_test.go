@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	guard "github.com/assay-project/assay/internal/assembly/schema"
 )
 
 // metadata is a fake API server with one object of each kind and name, which has this UID; empty: none.
@@ -42,7 +40,7 @@ func TestAnEarlierObjectInTheCacheIsNoEvidence(t *testing.T) {
 	} {
 		cached := objects{}
 		cached.put("r", 0, 1)
-		r := newRules(cached, tc.live, Options{}, &guard.Guard{})
+		r := newRules(cached, tc.live, Options{}, nil)
 		r.must(t, "r")
 		if err := r.Confirm(t.Context(), "r", "later"); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,7 +20,8 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
-	"github.com/assay-project/assay/internal/assembly/schema"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/turn"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/baseline"
@@ -36,8 +38,24 @@ type Options struct {
 	Requests RequestLimits
 	// Baselines sets the conditions of NodeBaselines on Nodes.
 	Baselines bool
-	// SchemaEvery is how often the CRD of NodeFeatureRule is read if it cannot be watched; 0: schema.DefaultEvery.
-	SchemaEvery time.Duration
+	// Kinds are the names of the definitions that are followed in addition to those of the kinds that are compiled.
+	Kinds []string
+	// DefinitionsEvery is how often definitions are read that cannot be watched; 0: follow.DefaultEvery.
+	DefinitionsEvery time.Duration
+	// Relist makes the caches list the objects of a resource again; nil: it cannot.
+	Relist func(resource string)
+}
+
+// kinds returns the names of the definitions to follow.
+func (o *Options) kinds() []string {
+	out := append([]string{definition.Rules, definition.Templates}, o.Kinds...)
+	if o.Requests.Total > 0 {
+		out = append(out, definition.Requests)
+	}
+	if o.Baselines {
+		out = append(out, definition.Baselines)
+	}
+	return out
 }
 
 // Rules holds the compiled rules of a cluster. It is safe for concurrent use. One object is compiled at a time, from the current
@@ -51,6 +69,11 @@ type Rules struct {
 	places    *places             // which requests are materialized
 	cached    client.Reader
 	live      client.Reader
+
+	definitions *follow.Definitions
+	past        map[types.UID]assembly.Accepted // what an earlier process accepted; never modified after the start
+	vanished    sync.Map                        // name -> UID of an object that was deleted with its definition
+	loaded      chan struct{}                   // closed once definitions and past are known, before which nothing is compiled
 
 	turn    turn.Lock       // held while an object is assembled
 	lacking map[string]bool // objects that the API server has and the cache lacks
@@ -68,6 +91,14 @@ func (r *Rules) Registry() *assembly.Registry { return r.registry }
 // BuiltIn is the directory of built-in rules; nil if there is none.
 func (r *Rules) BuiltIn() *directory.Directory { return r.builtIn }
 
+// Definitions are those of the kinds that are compiled, and of the others that were asked for.
+func (r *Rules) Definitions() *follow.Definitions {
+	if r == nil {
+		return nil
+	}
+	return r.definitions
+}
+
 // Object returns the assembled state of an object, or nil if there is none yet.
 func (r *Rules) Object(name string) *assembly.Object {
 	if o, ok := r.objects.Load(name); ok {
@@ -77,6 +108,18 @@ func (r *Rules) Object(name string) *assembly.Object {
 		return r.builtIn.Lost(name)
 	}
 	return nil
+}
+
+// without returns the sorted names of the objects that are not among those given.
+func (r *Rules) without(names []string) (out []string) {
+	r.objects.Range(func(name, _ any) bool {
+		if !slices.Contains(names, name.(string)) {
+			out = append(out, name.(string))
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
 }
 
 // Template checks a template. See assembly.Assembler.
@@ -109,7 +152,7 @@ func (r *Rules) object(ctx context.Context, req ctrl.Request) (ctrl.Result, erro
 
 // reference compiles all objects that refer to a changed object, as one change.
 func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, error) {
-	release, err := r.turn.Take(ctx)
+	release, err := r.take(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -119,12 +162,22 @@ func (r *Rules) reference(ctx context.Context, to assembly.Ref) (ctrl.Result, er
 
 // refresh compiles objects, and removes the rules of deleted ones.
 func (r *Rules) refresh(ctx context.Context, names ...string) error {
-	release, err := r.turn.Take(ctx)
+	release, err := r.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	return r.refreshLocked(ctx, names)
+}
+
+// take waits until objects can be compiled, and takes the lock.
+func (r *Rules) take(ctx context.Context) (release func(), err error) {
+	select {
+	case <-r.loaded:
+		return r.turn.Take(ctx)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // refreshLocked compiles objects and updates the registry in one change. A failure of one object does not affect the others.
@@ -229,7 +282,11 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &obj, client.UnsafeDisableDeepCopy)
 	if err == nil {
 		r.note(name, false)
-		return r.assemble(ctx, r.assembler, &obj)
+		out, err := r.assemble(ctx, r.assembler, &obj)
+		if err != nil || out.Lost == nil || !r.trusts(definition.Rules) {
+			return out, err
+		}
+		return r.compare(ctx, name, out)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
@@ -241,7 +298,7 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	lacking := err == nil && obj.DeletionTimestamp == nil
 	r.note(name, lacking)
 	if !lacking {
-		return nil, nil
+		return r.gone(ctx, name)
 	}
 	return r.assemble(ctx, r.assembler, &obj)
 }
@@ -318,12 +375,20 @@ func (r *Rules) follow(ctx context.Context) error {
 
 func (r *Rules) assemble(ctx context.Context, by *assembly.Assembler, obj *nfdv1alpha1.NodeFeatureRule) (*assembly.Object, error) {
 	room := r.all.RoomFor(obj.Name, &assembly.Object{Created: obj.CreationTimestamp.Time})
-	out, err := by.Assemble(ctx, obj, r.Object(obj.Name), room)
+	last := r.Object(obj.Name)
+	out, err := by.Assemble(ctx, obj, last, room)
 	if err != nil {
 		return nil, err
 	}
+	out.Definition = r.definitions.Of(KindOf(obj.Name)).UID
+	if last != nil && last.UID == obj.UID && last.Definition != "" {
+		out.Definition = last.Definition // no object outlives its definition: its deletion may just not have arrived
+	}
 	log := logf.FromContext(ctx).WithValues("object", obj.Name)
+	r.vanished.Delete(obj.Name)
 	switch {
+	case out.Lost != nil:
+		log.Info("Cannot trust rules; those that were accepted before stay active", "reason", out.Lost.Reason)
 	case out.Refused != nil:
 		log.Info("Rejected rules", "reason", out.Refused.Reason)
 	case out.Unresolved != nil:
@@ -348,14 +413,23 @@ func (r *Rules) referringTo(to assembly.Ref) []string {
 }
 
 // newRules returns empty Rules.
-func newRules(cached, live client.Reader, opt Options, guard *schema.Guard) *Rules {
+func newRules(cached, live client.Reader, opt Options, definitions *follow.Definitions) *Rules {
 	o := opt.Assembly
-	o.Missing = guard.Missing
-	requests := opt.Assembly
-	requests.DefaultTemplate, requests.Rules.DefaultScope, requests.Rules.Keys.Requests = "", "", true
-	return &Rules{
-		places: newPlaces(opt.Requests), requests: assembly.New(requests, source{cached: cached, live: live, namespace: o.Namespace}),
-		registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, lacks: make(chan struct{}, 1), cached: cached, live: live, turn: turn.New(),
-		assembler: assembly.New(o, source{cached: cached, live: live, namespace: o.Namespace}),
+	r := &Rules{
+		places: newPlaces(opt.Requests), registry: assembly.NewRegistry(o.Rules), all: assembly.Sum{}, lacking: map[string]bool{}, lacks: make(chan struct{}, 1),
+		cached: cached, live: live, turn: turn.New(), definitions: definitions, loaded: make(chan struct{}),
 	}
+	if definitions == nil {
+		close(r.loaded)
+	}
+	from := source{cached: cached, live: live, namespace: o.Namespace, definitions: definitions}
+	requests := o
+	requests.DefaultTemplate, requests.Rules.DefaultScope, requests.Rules.Keys.Requests = "", "", true
+	o.Definition = func() definition.Status { return definitions.Of(definition.Rules) }
+	o.Accepted = func(uid types.UID) (was assembly.Accepted, known bool) {
+		was, known = r.past[uid]
+		return was, known
+	}
+	r.assembler, r.requests = assembly.New(o, from), assembly.New(requests, from)
+	return r
 }

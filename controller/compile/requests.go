@@ -14,6 +14,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -37,7 +38,7 @@ func (r *Rules) Materializes() bool { return r.places.limits.Total > 0 }
 
 // materialized reconciles a NodeFeatureRequest, and others that get or lose a place because of it.
 func (r *Rules) materialized(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	release, err := r.turn.Take(ctx)
+	release, err := r.take(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -83,6 +84,14 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
+	}
+	if err == nil && !r.trusts(definition.Requests) {
+		return assembly.Distrust(&obj, r.Object(name), r.definitions.Of(definition.Requests).State), nil
+	}
+	if err != nil {
+		if kept, err := r.gone(ctx, name); kept != nil || err != nil {
+			return kept, err
+		}
 	}
 	var refused *assembly.Error
 	gone := apierrors.IsNotFound(err) || obj.Spec.Materialize == assayv1alpha1.MaterializeNever || obj.DeletionTimestamp != nil

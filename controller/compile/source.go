@@ -9,6 +9,9 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 )
 
 // source reads referenced objects for assembly. It reads Secrets and ConfigMaps from the API server: the cache holds only their
@@ -16,10 +19,14 @@ import (
 type source struct {
 	cached, live client.Reader
 	namespace    string
+	definitions  *follow.Definitions
 }
 
 // Template implements assembly.Source.
 func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) {
+	if d := s.definitions.Of(definition.Templates); !d.Trusted() {
+		return nil, assembly.ErrDistrust(d.State)
+	}
 	var t assayv1alpha1.NodeFeatureRuleTemplate
 	err := s.cached.Get(ctx, client.ObjectKey{Name: name}, &t, client.UnsafeDisableDeepCopy)
 	if missing := err; apierrors.IsNotFound(err) { // the cache can lack one that exists

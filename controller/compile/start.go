@@ -16,7 +16,6 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -24,9 +23,10 @@ import (
 // start compiles every object once before the registry is ready. If nodes were evaluated with part of the rules, they would lose
 // the outputs of the others.
 type start struct {
-	rules  *Rules
-	cache  cache.Cache
-	schema *schema.Watch
+	rules *Rules
+	cache cache.Cache
+	// namespace is Assay's own, and keptName the name of the ConfigMap in which an earlier process has stored what it accepted.
+	namespace, keptName string
 	// baselines: see Options.Baselines.
 	baselines bool
 }
@@ -34,7 +34,7 @@ type start struct {
 // retryStart is the delay before objects are read again that could not be read at startup.
 const retryStart = time.Second
 
-// run compiles all objects, then watches the CRD until the context ends.
+// run compiles all objects, then follows the definitions until the context ends.
 func (s *start) run(ctx context.Context) error {
 	if !s.cache.WaitForCacheSync(ctx) {
 		return errors.New("stopped before the caches were filled")
@@ -42,14 +42,14 @@ func (s *start) run(ctx context.Context) error {
 	if err := s.hearOfRemovals(ctx); err != nil {
 		return err
 	}
-	s.schema.Look(ctx)
+	untilDone(ctx, "definitions", func() error { return s.load(ctx) })
 	s.assembleAll(ctx)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // being stopped is not an error
 	}
 	s.rules.registry.Ready()
 	logf.FromContext(ctx).Info("Compiled all rules")
-	return s.schema.Start(ctx)
+	return s.followDefinitions(ctx)
 }
 
 // hearOfRemovals removes the rules of deleted objects. The controller does so too, but it starts some time after the caches are
@@ -81,30 +81,28 @@ func (s *start) onDelete(ctx context.Context, kind client.Object, ruleName func(
 	return err
 }
 
-// assembleAll compiles all existing objects.
+// assembleAll compiles all objects: those that exist, and those that are known and may be gone.
 func (s *start) assembleAll(ctx context.Context) {
 	var list nfdv1alpha1.NodeFeatureRuleList
 	s.list(ctx, &list)
 	slices.SortFunc(list.Items, func(a, b nfdv1alpha1.NodeFeatureRule) int { return assembly.OldestFirst(&a, &b) })
+	var names []string
 	for i := range list.Items {
-		s.assemble(ctx, list.Items[i].Name)
+		names = append(names, list.Items[i].Name)
 	}
 	if s.baselines {
-		s.assembleBaselines(ctx)
-	}
-	if s.rules.Materializes() {
-		for _, name := range s.requests(ctx) {
-			s.assemble(ctx, name)
+		var list assayv1alpha1.NodeBaselineList
+		s.list(ctx, &list)
+		slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeBaseline) int { return assembly.OldestFirst(&a, &b) })
+		for i := range list.Items {
+			names = append(names, baseline.RuleName(list.Items[i].Name))
 		}
 	}
-}
-
-func (s *start) assembleBaselines(ctx context.Context) {
-	var list assayv1alpha1.NodeBaselineList
-	s.list(ctx, &list)
-	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeBaseline) int { return assembly.OldestFirst(&a, &b) })
-	for i := range list.Items {
-		s.assemble(ctx, baseline.RuleName(list.Items[i].Name))
+	if s.rules.Materializes() {
+		names = append(names, s.requests(ctx)...)
+	}
+	for _, name := range append(names, s.rules.without(names)...) {
+		s.assemble(ctx, name)
 	}
 }
 

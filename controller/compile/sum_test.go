@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	guard "github.com/assay-project/assay/internal/assembly/schema"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -53,7 +52,7 @@ func (o objects) put(name string, second int64, kilobytes int) {
 	o[name] = rule
 }
 
-func (o objects) rules() *Rules { return newRules(o, o, Options{}, &guard.Guard{}) }
+func (o objects) rules() *Rules { return newRules(o, o, Options{}, nil) }
 
 // inForce returns the names of the objects whose rules are active.
 func (r *Rules) inForce() string {

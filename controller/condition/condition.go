@@ -112,6 +112,8 @@ func (l List) Devices(problem string, own bool) {
 // Assembled sets Accepted, Resolved, Ready and Stalled of an object with rules.
 func (l List) Assembled(o *assembly.Object) {
 	switch {
+	case o.Lost != nil:
+		l.SetIf(nfdv1alpha1.ConditionAccepted, false, o.Lost.Reason, o.Lost.Message)
 	case o.Unresolved != nil && o.Set == nil:
 		l.Set(nfdv1alpha1.ConditionAccepted, metav1.ConditionUnknown, reasonWaiting, "the rules are evaluated once everything they refer to exists")
 	case o.Refused != nil:
@@ -119,18 +121,14 @@ func (l List) Assembled(o *assembly.Object) {
 	case len(o.Errors) > 0:
 		l.SetIf(nfdv1alpha1.ConditionAccepted, false, reasonInvalid, Errors(o.Errors, o.Sensitive))
 	default:
-		text := Warnings(o.Warnings, o.Sensitive)
-		if o.Suspicion != "" {
-			text = strings.TrimPrefix(text+"; warning: "+o.Suspicion, "; ")
-		}
-		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, text)
+		l.SetIf(nfdv1alpha1.ConditionAccepted, true, reasonCompiled, Warnings(o.Warnings, o.Sensitive))
 	}
 	if o.Unresolved == nil {
 		l.SetIf(nfdv1alpha1.ConditionResolved, true, reasonResolved, "")
 	} else {
 		l.SetIf(nfdv1alpha1.ConditionResolved, false, o.Unresolved.Reason, o.Unresolved.Message)
 	}
-	l.ready(o.Refused != nil || len(o.Errors) > 0 || o.Unresolved != nil && !o.Unresolved.Waits())
+	l.ready(o.Refused != nil || o.Lost != nil || len(o.Errors) > 0 || o.Unresolved != nil && !o.Unresolved.Waits())
 }
 
 // ready derives Ready from Accepted and Resolved, with the reason and message of the first one that is False, or else of the first

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/internal/lru"
@@ -22,6 +24,8 @@ import (
 
 // Options configure the controller.
 type Options struct {
+	// Definitions are those of the kinds that controllers write.
+	Definitions *follow.Definitions
 	// Known is the knowledge about the cluster that reviews of groups depend on.
 	Known review.Known
 	// Nodes are the inputs of rules for each node.
@@ -41,7 +45,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Named("group").
 		For(&nfdv1alpha1.NodeFeatureGroup{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(opt.NodesChanged, gathered{r: r})).
-		Complete(r)
+		Complete(follow.Gate(opt.Definitions, definition.Groups, r))
 }
 
 // gathered enqueues all groups after a delay.

@@ -30,6 +30,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
@@ -43,6 +44,11 @@ type Options struct {
 	// name and UID does not exist.
 	Object  func(name string) *assembly.Object
 	Confirm func(ctx context.Context, name, uid string) error
+	// Vanished reports whether such an object was deleted with its definition. Suspended reports whether the rules of an object are unknown
+	// because of one. Definitions are those of the kinds of rules, and of NodeFeatures.
+	Vanished    func(name, uid string) bool
+	Suspended   func() bool
+	Definitions *follow.Definitions
 	// Store persists the record of which objects gave keys.
 	Store *provenance.Store
 	Stats *rulestats.Stats
@@ -127,7 +133,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		inputs:   opt.Inputs,
 		settings: opt.settings(),
 		losses:   opt.Losses.Tracker,
-		givers:   &givers{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm},
+		givers:   &givers{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm, vanished: opt.Vanished, suspended: opt.Suspended, definitions: opt.Definitions},
 		limits:   limits{breaker: opt.Breaker, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
 		fleet:    &fleet{cache: mgr.GetCache(), client: mgr.GetClient(), clock: opt.Clock},
 		memory:   newMemory(),

@@ -146,8 +146,12 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 		"Off":        {&assembly.Object{UID: "1"}, provenance.Off},
 		"Linking":    {&assembly.Object{UID: "1", Rules: assembly.Rules{Set: set}}, provenance.Unsettled},
 		"Unresolved": {&assembly.Object{UID: "1", Unresolved: &assembly.Error{}}, provenance.Unsettled},
+		"Waiting":    {&assembly.Object{UID: "1", Lost: &assembly.Error{}}, provenance.Waiting},
 	} {
-		g := &givers{object: func(string) *assembly.Object { return tc.object }}
+		g := &givers{
+			object: func(string) *assembly.Object { return tc.object }, vanished: func(string, string) bool { return false },
+			book: provenance.NewBook(nil, provenance.Fleet{}),
+		}
 		if got := g.state(provenance.Giver{ID: "1", Name: "o"}); got != tc.want {
 			t.Errorf("%s: state %d, want %d", name, got, tc.want)
 		}

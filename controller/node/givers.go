@@ -5,11 +5,17 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 )
 
 // givers knows the objects that give keys, and the record of which have given which. It is safe for concurrent use.
@@ -19,13 +25,21 @@ type givers struct {
 	object   func(name string) *assembly.Object // assembled state of an object; nil if there is none
 	// confirm checks with the API server that the object with a name and UID does not exist.
 	confirm func(ctx context.Context, name, uid string) error
-	book    *provenance.Book
+	// vanished reports whether such an object was deleted with its definition. Suspended reports whether the rules of an object are unknown
+	// because of one.
+	vanished    func(name, uid string) bool
+	suspended   func() bool
+	definitions *follow.Definitions
+	book        *provenance.Book
 
 	beginning sync.Mutex
 	leads     sync.Once // set with the first pass
 
 	mu     sync.Mutex
 	active *decide.Active // of the last program
+	// features is the UID of the definition of NodeFeatures; returning is until when they may be published again after it was another one.
+	features  types.UID
+	returning time.Time
 }
 
 // keep opens the record, in a cluster with as many Nodes as the function says.
@@ -37,6 +51,15 @@ func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) 
 			return linked.Generation, g.of(linked).Givers
 		},
 		State: g.state,
+		Definitions: func() map[string]string {
+			out := map[string]string{}
+			for name, d := range g.definitions.All() {
+				if d.UID != "" {
+					out[name] = string(d.UID)
+				}
+			}
+			return out
+		},
 	})
 }
 
@@ -55,11 +78,34 @@ func (g *givers) state(by provenance.Giver) provenance.State {
 	o := g.object(by.Name)
 	switch {
 	case o == nil || string(o.UID) != by.ID:
-		return provenance.Gone // the API server has confirmed it, when the object was removed or in begin
+		return g.absent(by, o == nil)
+	case o.Suspended():
+		return provenance.Waiting
 	case o.Set != nil || !o.Settled():
 		return provenance.Unsettled // it has a set and is about to be linked
 	}
 	return provenance.Off
+}
+
+// absent returns the state of an object that does not exist, which the API server has confirmed when it was removed or in begin. None is set
+// if there is no other object of its name.
+func (g *givers) absent(by provenance.Giver, none bool) provenance.State {
+	if strings.Contains(by.Name, ":") {
+		return provenance.Gone // not an object in the API server
+	}
+	kind := compile.KindOf(by.Name)
+	d := g.definitions.Of(kind)
+	switch past := g.book.Past(); {
+	case d.State == definition.Absent:
+		return provenance.Waiting
+	case !none:
+		return provenance.Gone // a user has created the other one
+	case g.vanished(by.Name, by.ID):
+		return provenance.Vanished
+	case past != nil && past.Objects[by.ID] != nil && past.Definitions[kind] != "" && d.UID != "" && past.Definitions[kind] != string(d.UID):
+		return provenance.Vanished
+	}
+	return provenance.Gone
 }
 
 // begin starts the pace of evictions and reads the record before the first pass. An object that has given keys and is not active could be

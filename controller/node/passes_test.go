@@ -126,6 +126,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 			registry: registry,
 			object:   func(string) *assembly.Object { return nil },
 			confirm:  func(context.Context, string, string) error { return nil },
+			vanished: func(string, string) bool { return false },
 		},
 		limits: limits{
 			breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock), changes: flap.NewChanges(w.clock),

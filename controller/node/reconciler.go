@@ -113,7 +113,8 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
 	origins := &decide.Origins{
 		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
-		Changes: r.limits.changes.Of(node.Name),
+		Suspended: r.givers.suspended != nil && r.givers.suspended(),
+		Changes:   r.limits.changes.Of(node.Name),
 	}
 	now := r.clock.Now()
 	p.Pass = decide.Pass{
@@ -144,7 +145,7 @@ func (r *Reconciler) features(state inputs.State, now time.Time) decide.Features
 		return max(time.Nanosecond, until.Sub(now)) // it counted when the state was read
 	}
 	f := decide.Features{
-		Held: left(state.HeldUntil), Unknown: state.Blind,
+		Held: left(state.HeldUntil), Unknown: state.Blind, Undefined: r.givers.undefined(now, r.inputs.Grace()),
 		DevicesHeld: left(state.Devices.HeldUntil), DevicesIncomplete: state.Devices.Incomplete,
 	}
 	if state.Devices.Unseen(now) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,6 +32,8 @@ type Fleet struct {
 	Objects func() (generation int64, active map[string]Giver)
 	// State returns the state of an object that is not active.
 	State func(Giver) State
+	// Definitions returns the UIDs of the definitions of the kinds of objects, by name.
+	Definitions func() map[string]string
 }
 
 // Book maintains the record of which objects gave keys to nodes, in memory and in a Store. It is safe for concurrent use.
@@ -38,11 +41,11 @@ type Book struct {
 	store *Store
 	fleet Fleet
 
-	flushing sync.Mutex // held while the record is written
+	flushing sync.Mutex             // held while the record is written
+	past     atomic.Pointer[Record] // the record at the start of this process, which is never modified; read by State, too
 
 	mu      sync.Mutex
-	read    int     // number of the last Read; 0: the record must be read
-	past    *Record // the record at the start of this process; never modified
+	read    int // number of the last Read; 0: the record must be read
 	record  *Record
 	written string // the record in the store
 	changes int    // number of changes of the record
@@ -81,12 +84,13 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 		stored = &Record{}
 	}
 	b.read, b.written = read, text
-	if b.past != nil { // another process has written the record and could have given keys too
+	if b.past.Load() != nil { // another process has written the record and could have given keys too
 		b.record.Merge(stored)
 		b.changes++
 		return nil, nil
 	}
-	b.past, b.record = stored, stored.Clone()
+	b.past.Store(stored)
+	b.record = stored.Clone()
 	_, active := b.fleet.Objects()
 	for _, id := range slices.Sorted(maps.Keys(stored.Objects)) {
 		if _, ok := active[id]; !ok {
@@ -101,15 +105,12 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 func (b *Book) Unload() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.read, b.past = 0, nil
+	b.read = 0
+	b.past.Store(nil)
 }
 
 // Past returns the record at the start of this process. The caller must not modify it.
-func (b *Book) Past() *Record {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.past
-}
+func (b *Book) Past() *Record { return b.past.Load() }
 
 // Cover returns after the store has recorded that objects give these keys to a node. It writes nothing if the store has them
 // already.
@@ -190,12 +191,31 @@ func (b *Book) finish(ctx context.Context) bool {
 	for id, g := range active {
 		next.Put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
 	}
+	var vanished []string
+	next.Definitions = b.fleet.Definitions()
 	for id, e := range b.record.Objects {
-		if _, ok := active[id]; !ok && b.fleet.State(Giver{ID: id, Name: e.Name}) == Unsettled {
+		if _, ok := active[id]; ok {
+			continue
+		}
+		switch b.fleet.State(Giver{ID: id, Name: e.Name}) {
+		case Unsettled:
 			next.Put(id, e)
+		case Waiting:
+			next.Put(id, e)
+			next.Definitions = b.record.Definitions // for the next process, it is not another one until what it took away is settled
+		case Vanished:
+			next.Put(id, &Entry{Name: e.Name, Rolled: e.Rolled, Keys: map[Key]bool{}})
+			vanished = append(vanished, id)
 		}
 	}
 	b.fill(next)
+	for _, id := range vanished {
+		if len(next.Objects[id].Keys) == 0 { // no node has what it gave
+			delete(next.Objects, id)
+			continue
+		}
+		next.Definitions = b.record.Definitions
+	}
 	b.record, b.complete = next, true
 	b.changes++
 	return true
@@ -232,7 +252,7 @@ func (b *Book) flush(ctx context.Context, want int) error {
 	b.mu.Unlock()
 	var err error
 	if !same {
-		err = b.store.SetRecord(ctx, read, text)
+		err = b.store.SetData(ctx, read, record.DataKey, text)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

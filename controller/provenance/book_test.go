@@ -33,6 +33,8 @@ type library struct {
 	generation int64
 	active     map[string]Giver
 	states     map[string]State
+
+	definitions map[string]string
 }
 
 func newLibrary(t *testing.T) *library {
@@ -72,6 +74,8 @@ func (l *library) book() *Book {
 		Nodes:   func(context.Context) int { return l.nodes },
 		Objects: func() (int64, map[string]Giver) { return l.generation, l.active },
 		State:   func(g Giver) State { return l.states[g.ID] },
+
+		Definitions: func() map[string]string { return l.definitions },
 	})
 }
 
@@ -417,7 +421,7 @@ func TestTheStoreKeepsResultsBesideTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(store.SetRecord(t.Context(), read, "text"), store.SetKept(t.Context(), read, "r", []byte("data"))); err != nil {
+	if err := errors.Join(store.SetData(t.Context(), read, record.DataKey, "text"), store.SetKept(t.Context(), read, "r", []byte("data"))); err != nil {
 		t.Fatal(err)
 	}
 	m, again, err := store.Read(t.Context())
@@ -434,18 +438,55 @@ func TestTheStoreKeepsResultsBesideTheRecord(t *testing.T) {
 		t.Errorf("after the deletion: %v", m)
 	}
 	l.fail = apierrors.NewServiceUnavailable("later")
-	if err := store.SetRecord(t.Context(), read, "more"); err == nil {
+	if err := store.SetData(t.Context(), read, record.DataKey, "more"); err == nil {
 		t.Error("a failed write returns no error")
 	}
 	l.fail = nil
-	if err := store.SetRecord(t.Context(), read, "more"); !errors.Is(err, ErrChanged) {
+	if err := store.SetData(t.Context(), read, record.DataKey, "more"); !errors.Is(err, ErrChanged) {
 		t.Errorf("the content is unknown after a failed write, and the next one returns %v", err)
 	}
 	_, read, err = store.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.SetRecord(t.Context(), read, "more"); err != nil {
+	if err := store.SetData(t.Context(), read, record.DataKey, "more"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheRecordKeepsTheDefinitionUntilWhatWentWithItIsSettled: after a restart, objects that were deleted with their definition looked like
+// those that a user had deleted, and what they gave went from all nodes at once.
+func TestTheRecordKeepsTheDefinitionUntilWhatWentWithItIsSettled(t *testing.T) {
+	l := newLibrary(t)
+	l.nodes, l.definitions = 1, map[string]string{"rules": "first"}
+	gone := Giver{ID: "1", Name: "gone", Print: "x"}
+	l.active["1"] = gone
+	b := l.opened()
+	pass := func(generation int64, held ...Gave) {
+		t.Helper()
+		l.generation = generation
+		if err := b.Passed(t.Context(), "n", Pass{Generation: generation, Held: held}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored := func() *Record {
+		t.Helper()
+		next := l.opened()
+		return next.Past()
+	}
+	key := Gave{Giver: gone, Key: 7}
+	pass(1, key)
+	if got := stored().Definitions["rules"]; got != "first" {
+		t.Fatalf("the record is of definition %q", got)
+	}
+	delete(l.active, "1")
+	l.states["1"], l.definitions = Vanished, map[string]string{"rules": "second"}
+	pass(2, key)
+	if got := stored(); got.Definitions["rules"] != "first" || got.Objects["1"] == nil {
+		t.Errorf("while a node has what it gave: definition %q, %v", got.Definitions["rules"], got.Objects)
+	}
+	pass(3)
+	if got := stored(); got.Definitions["rules"] != "second" || got.Objects["1"] != nil {
+		t.Errorf("afterwards: definition %q, %v", got.Definitions["rules"], got.Objects)
 	}
 }

@@ -26,4 +26,6 @@ const (
 	Unsettled = record.Unsettled
 	Gone      = record.Gone
 	Off       = record.Off
+	Waiting   = record.Waiting
+	Vanished  = record.Vanished
 )

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/turn"
 )
 
@@ -51,12 +50,12 @@ func (s *Store) Read(ctx context.Context) (*corev1.ConfigMap, int, error) {
 	return s.last, s.reads, nil
 }
 
-// SetRecord writes the record of provenance. It returns ErrChanged if the ConfigMap has changed since the read with this number.
-func (s *Store) SetRecord(ctx context.Context, read int, text string) error {
-	return s.write(ctx, read, map[string]any{"data": map[string]any{record.DataKey: text}})
+// SetData writes the value of a key. It returns ErrChanged if the ConfigMap has changed since the read with this number.
+func (s *Store) SetData(ctx context.Context, read int, key, text string) error {
+	return s.write(ctx, read, map[string]any{"data": map[string]any{key: text}})
 }
 
-// SetKept stores the last good result of an object; nil deletes it. See SetRecord.
+// SetKept stores the last good result of an object; nil deletes it. See SetData.
 func (s *Store) SetKept(ctx context.Context, read int, object string, data []byte) error {
 	var value any // null in a merge patch removes the key
 	if data != nil {

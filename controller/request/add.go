@@ -21,6 +21,8 @@ import (
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
+	definitions "github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/fleet/follow"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/internal/fleet/inputs"
@@ -140,7 +142,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Named("request-status").
 		For(&assayv1alpha1.NodeFeatureRequest{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(requests, handler.EnqueueRequestsFromMapFunc(r.allRequests))).
-		Complete(reconcile.Func(r.Request))
+		Complete(definitions.Gate(opt.Materialized.Definitions(), definition.Requests, reconcile.Func(r.Request)))
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Named("policy-status").
 		For(&assayv1alpha1.NodeFeatureSchedulingPolicy{}, builder.WithPredicates(informer.SpecChanged)).
 		WatchesRawSource(source.Channel(policies, handler.EnqueueRequestsFromMapFunc(r.allPolicies))).
-		Complete(reconcile.Func(r.Policy))
+		Complete(definitions.Gate(opt.Materialized.Definitions(), definition.Policies, reconcile.Func(r.Policy)))
 }
 
 func recorder(mgr ctrl.Manager) record.EventRecorder {

@@ -77,6 +77,11 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		withholding: opt.Withholding,
 		keeper:      keeper{live: mgr.GetAPIReader(), store: opt.Store},
 	}
+	accepted := &acceptances{rules: opt.Rules, store: opt.Store, changed: make(chan struct{}, 1)}
+	opt.Rules.OnObject(func(string) { accepted.note() })
+	if err := mgr.Add(accepted); err != nil {
+		return err
+	}
 	countConditions(mgr.GetClient())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rule-status").

@@ -24,6 +24,7 @@ import (
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 )
@@ -59,12 +60,11 @@ func (s *reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if known == nil || known.Generation != obj.Generation || known.UID != obj.UID {
 		return ctrl.Result{}, nil // it is about to be compiled, which enqueues it again
 	}
-	var keep *assembly.Kept
-	if known.Unresolved != nil {
-		keep = known.Good
-	}
-	if err := s.keeper.keep(ctx, obj.Name, keep); err != nil {
+	if err := s.keeper.keep(ctx, obj.Name, known.ToKeep()); err != nil {
 		return ctrl.Result{}, err
+	}
+	if !s.rules.Definitions().Writable(definition.Rules) {
+		return ctrl.Result{}, nil // the API server would drop what the definition lacks; all objects are compiled again when it is whole
 	}
 	if !s.stats.Complete(ctx, s.cache) {
 		return ctrl.Result{RequeueAfter: statusDelay}, nil
@@ -170,7 +170,7 @@ func (s *reporter) announce(obj *nfdv1alpha1.NodeFeatureRule, want nfdv1alpha1.N
 	}
 }
 
-// unsaid reports whether this process has not yet emitted this Event. With NFD's CRD there can be no status to store it.
+// unsaid reports whether this process has not yet emitted this Event. Without a status there is nothing to compare with.
 func (s *reporter) unsaid(obj *nfdv1alpha1.NodeFeatureRule, kind string, now *metav1.Condition) bool {
 	if obj.Status.ObservedGeneration > 0 {
 		return true

@@ -21,12 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/informer"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // Options configure the controller.
 type Options struct {
+	// Definitions are those of the kinds that controllers write.
+	Definitions *follow.Definitions
 	// Labels are the names of the labels that make a shape; none disables the controller.
 	Labels []string
 	// Policy says which outputs on a Node are of rules.
@@ -54,7 +58,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Named("shape").
 		For(&assayv1alpha1.NodeShape{}, builder.WithPredicates(informer.SpecChanged)).
 		Watches(&corev1.Node{}, &settled{labels: opt.Labels}).
-		Complete(r)
+		Complete(follow.Gate(opt.Definitions, definition.Shapes, r))
 }
 
 // shapeOf returns the name of the shape of a Node, if it has one, for the index.

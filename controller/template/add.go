@@ -15,6 +15,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/definition/follow"
 	"github.com/assay-project/assay/internal/informer"
 )
 
@@ -33,7 +35,7 @@ func Add(mgr ctrl.Manager, rules *compile.Rules) error {
 		Named("template-status").
 		For(&assayv1alpha1.NodeFeatureRuleTemplate{}, changed).
 		Watches(&assayv1alpha1.NodeFeatureRuleTemplate{}, r.others(), changed).
-		Complete(reconcile.Func(r.Reconcile))
+		Complete(follow.Gate(rules.Definitions(), definition.Templates, reconcile.Func(r.Reconcile)))
 }
 
 // others enqueues the templates that have bases.

@@ -40,8 +40,10 @@ var states = map[string]struct{ fires, silent []string }{
 	"AssayTopologyWithoutKubelet": {[]string{`assay_topology_kubelet_up{pod="t"} 0+0x120`}, []string{`assay_topology_kubelet_up{pod="t"} 1+0x120`}},
 	"AssayFeaturesLeftOut":        {[]string{`assay_worker_dropped_features{pod="w"} 3+0x120`}, []string{`assay_worker_dropped_features{pod="w"} 0+0x120`}},
 	"AssayCertificateExpires":     {[]string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 100000+0x120`}, []string{`assay_certificate_expiration_timestamp_seconds{pod="c"} 1000000+0x120`, `assay_certificate_expiration_timestamp_seconds{pod="c"} 0+0x120`}},
-	"AssayDefinitionsTooOld":      {[]string{`assay_schema_missing_fields 2+0x120`}, []string{`assay_schema_missing_fields 0+0x120`}},
-	"AssayBuiltInRulesWrong":      {[]string{`assay_builtin_rules_valid 0+0x120`}, []string{`assay_builtin_rules_valid 1+0x120`}},
+	"AssayDefinitionNotWhole": {
+		[]string{`assay_definition_state{definition="d",state="foreign"} 1+0x120`}, []string{`assay_definition_state{definition="d",state="whole"} 1+0x120`},
+	},
+	"AssayBuiltInRulesWrong": {[]string{`assay_builtin_rules_valid 0+0x120`}, []string{`assay_builtin_rules_valid 1+0x120`}},
 	"AssayConfigurationInvalid": {
 		[]string{`assay_configuration_valid{pod="w"} 0+0x120`}, []string{`assay_configuration_valid{pod="w"} 1+0x120`},
 	},

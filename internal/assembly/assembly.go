@@ -1,7 +1,7 @@
 // Package assembly resolves the references of a NodeFeatureRule (bases, default template, Secrets, ConfigMaps) and compiles the result.
 //
-// The result depends on more than the object: on its bases, the default template, Secrets and ConfigMaps, on fields that the API
-// server may have dropped, and, while one of these is missing, on the last result. All components that evaluate rules use this
+// The result depends on more than the object: on its bases, the default template, Secrets and ConfigMaps, on the definition of its
+// kind, and, while one of these is missing, on the last result. All components that evaluate rules use this
 // package, so that they get the same result. It does not watch the cluster: package controller/compile keeps the rules of a running
 // cluster compiled.
 package assembly
@@ -9,15 +9,18 @@ package assembly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/lint"
@@ -39,9 +42,10 @@ type Options struct {
 	Version string
 	// KeptName is the name of the ConfigMap in Namespace with the last active rules. It defaults to SharedKeptName.
 	KeptName string
-	// Missing returns the fields of a NodeFeatureRule that the API server drops, because another chart has installed the CRD. Nil
-	// means none.
-	Missing func() []string
+	// Definition returns the status of the definition of NodeFeatureRules, and Accepted what an earlier process accepted of an object. Nil means
+	// that the definition is whole, and that there was none.
+	Definition func() definition.Status
+	Accepted   func(types.UID) (Accepted, bool)
 	// IDs returns the names of PCI and USB IDs for warnings. Nil means unknown.
 	IDs lint.IDs
 }
@@ -79,8 +83,13 @@ type Object struct {
 	Refused *Error
 	// Unresolved describes a reference that cannot be resolved. Nil means that all are resolved.
 	Unresolved *Error
-	// Suspicion describes a possible error that cannot be confirmed, or is "".
-	Suspicion string
+	// Lost is why the object may not be what its user wrote, because of the definition of its kind. The rules that were accepted before stay
+	// active, unless the spec was edited since. Nil means that nothing is lost.
+	Lost *Error
+	// Accepted is what was accepted of the object last. Definition is the UID of the definition of its kind, which the caller sets; empty:
+	// unknown.
+	Accepted   Accepted
+	Definition types.UID
 	// Errors are the errors of rules that are left out. Warnings are about valid fields that are probably not intended.
 	Errors   field.ErrorList
 	Warnings []warning.Warning
@@ -96,8 +105,10 @@ type Object struct {
 	Excess bool
 	Room   int
 
-	// Good is the part to store in case a referenced object is deleted. Nil means that the object has no references.
-	Good *Kept
+	// Good is the part to store in case a referenced object is deleted, or the definition of the kind is replaced. Nil means that the object
+	// has no references, and that it has no field that a definition in the cluster drops. Fragile is set for the latter.
+	Good    *Kept
+	Fragile bool
 	// Refs are all references, including those to objects that do not exist. The object must be assembled again when one of them
 	// changes.
 	Refs []Ref
@@ -106,7 +117,46 @@ type Object struct {
 // Settled reports whether the active rules follow only from the object and what it refers to. They do not if a reference is
 // missing, if the API server may have dropped fields, or if other objects leave no room.
 func (o *Object) Settled() bool {
-	return o.Unresolved == nil && !o.Excess && (o.Refused == nil || o.Refused.Reason != reasonSchema && o.Refused.Reason != reasonDropped)
+	return o.Unresolved == nil && !o.Excess && o.Lost == nil
+}
+
+// Suspended reports whether it is unknown what the rules of the object are, because of a definition, for as long as that is so.
+func (o *Object) Suspended() bool {
+	return o.Set == nil && (o.Lost != nil || o.Unresolved != nil && o.Unresolved.Reason == reasonDefinition)
+}
+
+// Vanish returns the object after it was deleted with the definition of its kind: its rules stay active.
+func (o *Object) Vanish() *Object {
+	out := *o
+	out.Lost = &Error{reasonDefinition, "the object was deleted with the definition of its kind: apply Assay's definition, then the object"}
+	return &out
+}
+
+// Distrust returns the state of an object of a kind whose definition is not to be trusted: what was known of it before.
+func Distrust(obj metav1.Object, last *Object, state definition.State) *Object {
+	if last != nil && last.UID == obj.GetUID() {
+		return last
+	}
+	return &Object{
+		UID: obj.GetUID(), Generation: obj.GetGeneration(), Created: obj.GetCreationTimestamp().Time, Lost: distrusted(state),
+	}
+}
+
+// distrusted is why an object waits whose definition is not to be trusted.
+func distrusted(state definition.State) *Error {
+	return &Error{reasonDefinition, fmt.Sprintf(
+		"the definition of its kind is %s, and it is not known which fields the object has lost: apply Assay's definition", state)}
+}
+
+// ErrDistrust is why a template cannot be read whose definition is not to be trusted.
+func ErrDistrust(state definition.State) error { return distrusted(state) }
+
+// ToKeep returns the result to store for another process, or nil if that process can assemble it again.
+func (o *Object) ToKeep() *Kept {
+	if o.Unresolved != nil || o.Lost != nil || o.Fragile {
+		return o.Good
+	}
+	return nil
 }
 
 // Error is the reason and message of a condition.
@@ -130,13 +180,23 @@ func (p *Error) Error() string { return p.Message }
 // Errors are not about the object: they mean that the source could not be read.
 func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, last *Object, room int) (*Object, error) {
 	out := &Object{
-		UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Room: room, Sensitive: ptr.Deref(obj.Spec.Sensitive, false), Suspicion: a.suspicion(),
+		UID: obj.UID, Generation: obj.Generation, Created: obj.CreationTimestamp.Time, Room: room, Sensitive: ptr.Deref(obj.Spec.Sensitive, false),
 	}
 	if last != nil && last.UID != obj.UID {
 		last = nil
 	}
-	if out.Refused = a.refuses(obj, last); out.Refused != nil {
-		return out, nil //nolint:nilerr // what is wrong with it is a part of the object, here and below
+	d := a.definition()
+	was, known := a.accepted(obj, last)
+	out.Accepted = Accepted{obj.Generation, Print(&obj.Spec)}
+	if out.Lost = a.lost(obj, was, known, d); out.Lost != nil {
+		if !known || was.Generation != obj.Generation || was.Print == "" {
+			if out.Accepted.Print = ""; d.Returning && (!known || was.Generation != obj.Generation) {
+				out.Accepted.Generation = none // it is accepted with the next look
+			}
+			return out, nil //nolint:nilerr // what is wrong with it is a part of the object, here and below
+		}
+		out.Accepted = was
+		return out, a.stand(ctx, obj, out, last)
 	}
 	// First, because references for a newer version may be unknown to this one.
 	if out.Refused = a.tooOld(&obj.Spec); out.Refused != nil {
@@ -166,7 +226,8 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 	set.UID = string(obj.UID)
 	out.Errors, out.Warnings = slices.Concat(found.Errors, found.Inherited), found.Warnings
 	out.Rules, out.Hash, out.Origins = Rules{set, whole.spec}, whole.hash(set), whole.origins
-	if len(whole.refs) > 0 {
+	out.Fragile = !d.Trusted() && (d.State != definition.Foreign || uses(&obj.Spec, d.Drops()))
+	if len(whole.refs) > 0 || out.Fragile {
 		out.Good = &Kept{UID: obj.UID, Spec: whole.keep, Hash: out.Hash, Origins: out.Origins}
 	}
 	return out, nil
@@ -176,6 +237,10 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 func (a *Assembler) stand(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRule, out, last *Object) error {
 	if last != nil && last.Set != nil {
 		out.Rules, out.Good, out.Hash, out.Origins = last.Rules, last.Good, last.Hash, last.Origins
+		out.Sensitive = out.Sensitive || last.Sensitive
+		if out.Good == nil { // it has no references
+			out.Good = &Kept{UID: obj.UID, Spec: last.Spec, Hash: out.Hash, Origins: out.Origins}
+		}
 		return nil
 	}
 	out.Refs = append(out.Refs, Ref{ConfigMapRef, a.keptName()}) // another process may write it at any time

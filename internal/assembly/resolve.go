@@ -31,8 +31,8 @@ const (
 	reasonMissing      = "ReferenceMissing"    // a Secret, a ConfigMap or a key in it does not exist
 	reasonUnreadable   = "ReferenceUnreadable" // it cannot be read, or its content is invalid
 	reasonVersion      = "VersionTooOld"       // minimumVersion
-	reasonSchema       = "SchemaOutdated"      // the CRD lacks fields that the object may need
-	reasonDropped      = "FieldsDropped"       // the CRD lacked fields when the object was written
+	reasonDefinition   = "DefinitionNotWhole"  // the definition may lack fields that the object has, or had
+	reasonDropped      = "FieldsDropped"       // the definition lacked fields when the object was written
 	maxReferencedBytes = 1 << 20               // maximum size of the data of a Secret or ConfigMap
 )
 

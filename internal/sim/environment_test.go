@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -19,12 +20,21 @@ const (
 	conditions   = "vendor.io/" // begins the types of conditions that rules set
 )
 
-// definition is that of NodeFeatureRule, as far as controllers read it: the API server keeps all fields.
-var definition = object{
-	"metadata": object{"name": "nodefeaturerules.nfd.k8s-sigs.io"},
-	"spec": object{"versions": []any{object{"name": "v1alpha1", "schema": object{"openAPIV3Schema": object{
-		"properties": object{"spec": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-	}}}}},
+// define installs the definitions of all kinds, as far as controllers read them: the API server keeps all fields.
+func (w *world) define() {
+	keeps := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	names, err := definition.Names()
+	if err != nil {
+		w.violate("definitions: %v", err)
+	}
+	for _, name := range names {
+		w.do("install", http.MethodPost, crdsPath, object{
+			"metadata": object{"name": name},
+			"spec": object{"versions": []any{object{"name": "v1alpha1", "schema": object{"openAPIV3Schema": object{
+				"properties": object{"spec": keeps, "status": keeps},
+			}}}}},
+		})
+	}
 }
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i) }

@@ -68,7 +68,7 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 func config(losing bool) controller.Config {
 	c := controller.Config{
 		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: settings.DefaultRemovalGracePeriod, Budget: removals,
-		Parallel: 1, SchemaEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: settings.DefaultGcInterval, Grace: settings.DefaultGcGracePeriod},
+		Parallel: 1, DefinitionsEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: settings.DefaultGcInterval, Grace: settings.DefaultGcGracePeriod},
 		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: arbiter.Options{Interval: 5 * time.Minute},
 	}
 	if losing {

@@ -111,7 +111,7 @@ func TestALoopOfOneTenantDoesNotDelayAnother(t *testing.T) {
 func withRequests(t *testing.T) (w *world, stop func()) {
 	w = &world{tape: &tape{}, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: logr.Discard(), attributes: 1,
 		facts: map[string]map[string]string{}, boots: map[string]int{}, silent: map[string]bool{}, hosts: map[string]*host{}}
-	w.do("install", http.MethodPost, crdsPath, definition)
+	w.define()
 	for _, ns := range []string{lossy, silent} {
 		w.do("user", http.MethodPost, namespacesPath, object{"metadata": object{"name": ns}})
 	}

@@ -75,7 +75,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{}, pools: map[string]int64{},
 	}
 	w.check = newChecker(w)
-	w.do("install", http.MethodPost, crdsPath, definition)
+	w.define()
 	if w.n(4) == 3 {
 		w.replicas = 2
 	}

@@ -1,13 +1,18 @@
 package watchhealth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // RoundTripper returns a transport that sends requests with next and monitors watches.
@@ -25,6 +30,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	s := t.monitor.begin(r, cancel)
+	if t.monitor.takeRelist(s, r.URL.Query().Get("sendInitialEvents") == "true") {
+		cancel()
+		t.monitor.answered(s, "the objects are listed again")
+		return gone(r), nil
+	}
 	resp, err := t.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		cancel()
@@ -42,6 +52,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &body{ReadCloser: resp.Body, monitor: t.monitor, stream: s, caller: r.Context()}
 	return resp, nil
+}
+
+// gone returns the answer to a watch that cannot continue, after which clients list all objects.
+func gone(r *http.Request) *http.Response {
+	status := apierrors.NewResourceExpired("the definition of the resource has changed").ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	data, _ := json.Marshal(status) // a struct of strings always marshals
+	return &http.Response{
+		Status: "410 Gone", StatusCode: http.StatusGone, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(data)), ContentLength: int64(len(data)), Request: r,
+	}
 }
 
 // WrappedRoundTripper returns the underlying transport, for client-go.

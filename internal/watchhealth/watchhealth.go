@@ -75,6 +75,7 @@ type watch struct {
 	opened   bool    // was open at least once
 	down     time.Time
 	problem  string // error of the last attempt to open it
+	relist   bool   // its client is to list the objects again
 }
 
 // stream is one watch request.
@@ -142,6 +143,31 @@ func (m *Monitor) closed(w *watch) time.Duration {
 		return 0
 	}
 	return m.opts.Clock.Since(w.down)
+}
+
+// Relist makes the clients that watch a resource list its objects again: their watches end, and the request for the next one is answered with
+// 410 (Gone), as if the resourceVersion were too old.
+func (m *Monitor) Relist(resource string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range m.watches {
+		if w.resource != resource {
+			continue
+		}
+		w.relist = true
+		if s := w.open; s != nil {
+			s.freeze()
+		}
+	}
+}
+
+// takeRelist reports whether the client of a watch is to list the objects again, once. A watch that begins with a list does so.
+func (m *Monitor) takeRelist(s *stream, lists bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	relist := s.watch.relist
+	s.watch.relist = false
+	return relist && !lists
 }
 
 // Run reopens stalled watches until the context ends.

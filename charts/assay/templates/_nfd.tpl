@@ -78,12 +78,21 @@ the same one: the webhook must not accept what the controller rejects.
   verbs: [get, list, watch]
 {{- end -}}
 
-{{/* Permissions in the cluster: to check whether the CRD of rules is Assay's. */}}
+{{/* Permissions in the cluster: to notice that another program has replaced or deleted the definition of a kind. */}}
 {{- define "assay.definitionRights" -}}
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [get, list, watch]
-  resourceNames: [nodefeaturerules.nfd.k8s-sigs.io]
+  resourceNames:
+    - nodebaselines.assay.dev
+    - nodefeaturegroups.nfd.k8s-sigs.io
+    - nodefeaturerequests.assay.dev
+    - nodefeaturerules.nfd.k8s-sigs.io
+    - nodefeatures.nfd.k8s-sigs.io
+    - nodefeatureruletemplates.assay.dev
+    - nodefeatureschedulingpolicies.assay.dev
+    - nodefeaturesets.assay.dev
+    - nodeshapes.assay.dev
 {{- end -}}
 
 {{/* It is read at startup, so pods restart when it changes. */}}

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -66,12 +67,12 @@ func (c *Client) NodeWrites(ctx context.Context) (*admissionregistrationv1.Valid
 }
 
 // Definition returns a CustomResourceDefinition.
-func (c *Client) Definition(ctx context.Context, name string) (map[string]any, error) {
+func (c *Client) Definition(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
 	if err != nil {
 		return nil, err
 	}
-	return *out, nil
+	return &unstructured.Unstructured{Object: *out}, nil
 }
 
 // FeatureObjects returns the metadata of all NodeFeatures that refer to a node.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/internal/assembly/schema/fields"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -16,7 +18,7 @@ const nfdDefinition = "nodefeatures.nfd.k8s-sigs.io"
 func (e *examination) definitions(ctx context.Context) {
 	const check = "definitions"
 	const upgrade = "Upgrade the chart with crds.install=true, or apply the definitions of this version: kubectl apply --server-side -f charts/assay/files/crds"
-	names, err := fields.Names()
+	names, err := definition.Names()
 	if err != nil {
 		e.report(check, Error, err.Error(), "")
 		return
@@ -32,12 +34,12 @@ func (e *examination) definitions(ctx context.Context) {
 			e.report(check, Warning, fmt.Sprintf("cannot read CustomResourceDefinition %s: %v", name, err), "")
 			continue
 		}
-		dropped, err := fields.Missing(name, served, "spec", "status")
+		status, err := definition.Of(served)
 		switch {
 		case err != nil:
 			e.report(check, Warning, fmt.Sprintf("cannot compare CustomResourceDefinition %s: %v", name, err), "")
-		case len(dropped) > 0 && e.installed():
-			e.report(check, Error, fmt.Sprintf("CustomResourceDefinition %s is of an older version or another chart: the API server drops %s", name, some(dropped)), upgrade)
+		case status.State != definition.Whole && e.installed():
+			e.report(check, Error, undefined(name, served, status), upgrade)
 		default:
 			same++
 		}
@@ -52,4 +54,20 @@ func (e *examination) definitions(ctx context.Context) {
 		e.report(check, Warning, fmt.Sprintf("%d of %s do not exist: %s", n, clip.Count(len(names), "CustomResourceDefinition"), some(e.missing)),
 			"The chart installs them")
 	}
+}
+
+// undefined says what is wrong with a definition, and who has written it.
+func undefined(name string, served *unstructured.Unstructured, status definition.Status) string {
+	by := ""
+	if writer := definition.LastWriter(served.GetManagedFields()); writer != "" {
+		by = ", last written by " + writer
+	}
+	switch status.State {
+	case definition.Older:
+		return fmt.Sprintf("CustomResourceDefinition %s is of an older version of Assay%s: the API server drops %s", name, by, some(status.Missing))
+	case definition.Absent:
+		return fmt.Sprintf("CustomResourceDefinition %s is being deleted with all its objects; what they gave to Nodes stays", name)
+	}
+	return fmt.Sprintf("CustomResourceDefinition %s is not Assay's%s: the API server drops %s; what was accepted before stays as it is, and nothing new is evaluated",
+		name, by, some(status.Missing))
 }

@@ -62,6 +62,8 @@ type Features struct {
 	Held time.Duration
 	// Unknown is set if it is unknown to this process what the worker has published.
 	Unknown bool
+	// Undefined says whether NodeFeatures are unknown because of their definition.
+	Undefined Undefined `json:",omitzero"`
 	// Generation changes with the NodeFeatures of the node.
 	Generation string
 	// DevicesUnseen is for how long this process may lack devices of the node that an earlier one has seen; 0: it has waited long enough.
@@ -70,6 +72,14 @@ type Features struct {
 	DevicesHeld time.Duration `json:",omitzero"`
 	// DevicesIncomplete are the drivers that have not published all devices of the node.
 	DevicesIncomplete []string
+}
+
+// Undefined says whether the NodeFeatures of all nodes are unknown because of their definition.
+type Undefined struct {
+	// Absent is set while there is none: all NodeFeatures were deleted with it.
+	Absent bool `json:",omitzero"`
+	// Returning is the rest of the time that publishers may take to publish again after that; 0: they had their time.
+	Returning time.Duration `json:",omitzero"`
 }
 
 // Worker is the object of a node's worker.

@@ -30,13 +30,29 @@ type Hold struct {
 //
 // The order matters. What is missing in the plan must not be counted, and what is counted must be written:
 //
-//   - The first four are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
+//   - The first five are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
 //     use it up, nor be reported as a loss.
 //   - The budget comes before flapping, so that a removal that waits for both is known as a loss to the administrator who confirms removals.
 //   - A node takes its turn in the pace of evictions only once nothing but another client can still hold the taint.
 //   - Keys that another client changes come last, because the steps that are left then are the corrections of this pass.
 var holds = []func(*Pass, *plan.Plan) Hold{
-	incomplete, unpublished, unread, unseenDevices, overBudget, flapping, refused, evicting, contested,
+	undefined, incomplete, unpublished, unread, unseenDevices, overBudget, flapping, refused, evicting, contested,
+}
+
+// undefined keeps everything as it is while NodeFeatures have no definition: all were deleted with it, and no user has done that. Afterwards
+// their publishers have the grace period to publish again, in which what the rules do not explain stays.
+func undefined(p *Pass, in *plan.Plan) Hold {
+	switch u := p.Features.Undefined; {
+	case u.Absent:
+		p.incomplete = true
+		return Hold{Plan: in.Without(func(plan.Step) bool { return true })}
+	case u.Returning > 0:
+		left := in.Without(func(s plan.Step) bool { return p.Settings.takes(s) && !p.explained(s) })
+		if len(left.Steps) < len(in.Steps) {
+			return Hold{Plan: left, Again: u.Returning}
+		}
+	}
+	return Hold{Plan: in}
 }
 
 // incomplete keeps keys that this process has never seen given while its cache lacks NodeFeatures of the node: it could have been filled

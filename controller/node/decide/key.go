@@ -31,7 +31,8 @@ type Key struct {
 	Elsewhere bool `json:",omitzero"`
 	// Devices is set if a rule of the Givers, or of an object that now sets or deletes the key, makes the key depend on devices of DRA drivers.
 	Devices bool `json:",omitzero"`
-	// Undecided is set if the value that the key should have is unknown, because the worker has not read a source since the node booted.
+	// Undecided is set if the value that the key should have is unknown, because the worker has not read a source since the node booted, or
+	// because of the definition of a kind.
 	Undecided bool `json:",omitzero"`
 	// Baseline is set if the key is the condition of a NodeBaseline.
 	Baseline bool `json:",omitzero"`
@@ -87,7 +88,9 @@ type Origins struct {
 	Memory *Memory
 	// Unknown is set if it is unknown what the node's worker has published.
 	Unknown bool
-	Changes flap.History
+	// Suspended is set if the rules of an object are unknown because of a definition, and with them what others read of its outputs.
+	Suspended bool
+	Changes   flap.History
 }
 
 // About returns what is known about a key that a plan changes.
@@ -107,7 +110,7 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 		k.Givers, k.Overruled = o.givers(s), o.overruled(s)
 		k.Cause = o.why(s, k)
 	}
-	k.Undecided = !s.Mark && s.Op != plan.Forget && o.undecided(s, k.Givers)
+	k.Undecided = !s.Mark && s.Op != plan.Forget && (o.undecided(s, k.Givers) || o.waits(s, k))
 	if s.Op == plan.Remove && s.Takes() {
 		k.Elsewhere = o.namedElsewhere(s, k.Givers)
 	}
@@ -164,6 +167,19 @@ func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
 	}
 	_, label := keys.Split(s.Key)
 	return s.Takes() && s.Kind == keys.Label && gave(record.Requested) && o.Worker.MayHaveLabel(label)
+}
+
+// waits reports whether it is unknown which value a key should have because of the definition of a kind: of an object that may have given
+// it, or of one whose outputs such an object reads.
+func (o *Origins) waits(s plan.Step, k Key) bool {
+	unknown := func(g record.Giver) bool {
+		if _, active := o.Active.Givers[g.ID]; !active {
+			return o.Inactive(g) == record.Waiting
+		}
+		set := o.Active.Sets[g.ID]
+		return o.Suspended && set != nil && set.ReadsOthers()
+	}
+	return s.Takes() && slices.ContainsFunc(k.Givers, unknown) || k.By.ID != "" && unknown(k.By)
 }
 
 // readsDevices reports whether a key may depend on devices of DRA drivers: by a rule of an object that gave it, or that sets or deletes it now.

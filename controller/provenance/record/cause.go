@@ -13,6 +13,10 @@ const (
 	Off
 	// Active objects have rules that are evaluated.
 	Active
+	// Waiting objects are unknown because of the definition of their kind: it is absent, or may lack fields that they have.
+	Waiting
+	// Vanished objects were deleted with the definition of their kind, which is there again: no user has deleted them.
+	Vanished
 )
 
 // Object is an object of rules at present.
@@ -65,7 +69,7 @@ func Why(c Case) Cause {
 	cause := Rules
 	for i, past := range c.Past {
 		switch now := c.Now[i]; {
-		case now.State == Unsettled:
+		case now.State == Unsettled || now.State == Waiting || now.State == Vanished:
 			return Unknown
 		case now.State != Active:
 		case now.Print == past.Print:

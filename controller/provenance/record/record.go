@@ -57,6 +57,8 @@ type Record struct {
 	Whole bool
 	// Objects by ID.
 	Objects map[string]*Entry
+	// Definitions are the UIDs of the definitions of the kinds of the objects, by name.
+	Definitions map[string]string
 }
 
 // Entry is the record of one object.
@@ -119,7 +121,7 @@ func (e *Entry) Add(key Key) {
 
 // Clone returns a deep copy.
 func (r *Record) Clone() *Record {
-	out := &Record{Whole: r.Whole, Objects: make(map[string]*Entry, len(r.Objects))}
+	out := &Record{Whole: r.Whole, Definitions: maps.Clone(r.Definitions), Objects: make(map[string]*Entry, len(r.Objects))}
 	for id, e := range r.Objects {
 		out.Objects[id] = &Entry{Name: e.Name, Rolled: e.Rolled, Keys: maps.Clone(e.Keys)}
 	}
@@ -128,8 +130,9 @@ func (r *Record) Clone() *Record {
 
 // wire is the encoding of a record in a ConfigMap.
 type wire struct {
-	Whole   bool                 `json:"whole"`
-	Objects map[string]wireEntry `json:"objects"`
+	Whole       bool                 `json:"whole"`
+	Definitions map[string]string    `json:"definitions,omitempty"`
+	Objects     map[string]wireEntry `json:"objects"`
 }
 
 type wireEntry struct {
@@ -141,8 +144,11 @@ type wireEntry struct {
 // Encode returns the record as JSON of at most MaxRecord bytes; equal records have equal JSON. If the JSON would be larger, the
 // objects with the most keys are dropped, and Whole is unset.
 func (r *Record) Encode() string {
-	w := wire{Whole: r.Whole, Objects: map[string]wireEntry{}}
+	w := wire{Whole: r.Whole, Definitions: r.Definitions, Objects: map[string]wireEntry{}}
 	total := 0
+	for name, uid := range r.Definitions {
+		total += len(`,"definitions":{"":""}`) + len(name) + len(uid)
+	}
 	bySize := slices.SortedFunc(maps.Keys(r.Objects), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(r.Objects[a].Keys), len(r.Objects[b].Keys)), cmp.Compare(a, b))
 	})
@@ -173,7 +179,7 @@ func Decode(text string) (*Record, error) {
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
 		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
-	out := &Record{Whole: w.Whole}
+	out := &Record{Whole: w.Whole, Definitions: w.Definitions}
 	for id, in := range w.Objects {
 		keys, err := base64.StdEncoding.DecodeString(in.Keys)
 		if err != nil || len(keys)%4 != 0 || len(keys) > 4*MaxKeys {

@@ -38,6 +38,8 @@ type Options struct {
 	Live client.Reader
 	// Sets are the feature sets in memory, which Prove reads instead of the API server's if they are what their names say; nil: none.
 	Sets *featuresets.Store
+	// Absent reports whether NodeFeatures have no definition: workers cannot publish, and the grace begins when they can; nil: they have one.
+	Absent func() bool
 	// Devices are the devices of DRA drivers; nil: no rule reads them.
 	Devices *devices.Devices
 	// Clock measures Grace; nil: the real one.
@@ -180,6 +182,9 @@ func (s *State) node() gather.Node {
 	return out
 }
 
+// Grace is how long a worker's features count after its object was deleted.
+func (n *Nodes) Grace() time.Duration { return n.opt.Grace }
+
 // Need says which features rules or requirements read: those of devices are read from the API server only if something needs them.
 func (n *Nodes) Need(features []string) {
 	if !n.opt.Devices.Need(features) {
@@ -223,7 +228,7 @@ func (n *Nodes) hold(m *memory, s *State) {
 	if last != nil && last.Spec.Features.Err == nil && !n.opt.Policy.Outlived(last.Published(), gather.Stored(s.Node)) {
 		m.own, m.lostAt, m.unseen = last, time.Time{}, false // it may have come and gone since the last look
 	}
-	if m.lostAt.IsZero() {
+	if m.lostAt.IsZero() || n.opt.Absent != nil && n.opt.Absent() {
 		m.lostAt = n.opt.Clock.Now()
 	}
 	if n.LeftOutOwn(*s) != nil { // it is there, and only its content is unknown: this has no time limit

@@ -1,5 +1,4 @@
-// Package fields compares the CRDs of a cluster with those of this version.
-package fields
+package definition
 
 import (
 	"fmt"
@@ -12,16 +11,16 @@ import (
 	"github.com/assay-project/assay/charts"
 )
 
-// Missing returns the fields in parts (spec, status) of this version's CRD that the served CRD drops, such as
+// missing returns the fields in parts (spec, status) of this version's CRD that the served CRD drops, such as
 // spec.rules[].conditions, sorted. It does not list fields below a dropped field.
-func Missing(name string, served map[string]any, parts ...string) ([]string, error) {
+func missing(name string, served map[string]any, parts ...string) ([]string, error) {
 	all, err := own()
 	if err != nil {
 		return nil, err
 	}
 	mine, ok := all[name]
 	if !ok {
-		return nil, fmt.Errorf("%s is not a CustomResourceDefinition of Assay", name)
+		return nil, fmt.Errorf("%s is not a definition of Assay", name)
 	}
 	theirs := schemaOf(served, mine.version)
 	var out []string
@@ -46,15 +45,15 @@ func Names() ([]string, error) {
 	return names, err
 }
 
-// definition is one version of a CRD, and the properties of its objects.
-type definition struct {
+// ours is one version of a CRD, and the properties of its objects.
+type ours struct {
 	version string
 	schema  map[string]any
 }
 
 // own returns this version's CRDs by name.
-var own = sync.OnceValues(func() (map[string]definition, error) {
-	out := map[string]definition{}
+var own = sync.OnceValues(func() (map[string]ours, error) {
+	out := map[string]ours{}
 	for file, data := range charts.CRDs() {
 		var crd map[string]any
 		if err := yaml.Unmarshal(data, &crd); err != nil {
@@ -65,7 +64,7 @@ var own = sync.OnceValues(func() (map[string]definition, error) {
 		for _, v := range versions {
 			version, _ := v.(map[string]any)
 			if version["storage"] == true {
-				d := definition{}
+				d := ours{}
 				d.version, _ = version["name"].(string)
 				d.schema = schemaOf(crd, d.version)
 				out[name] = d
