@@ -85,7 +85,7 @@ func TestClusterStories(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "train-0", Namespace: team, Annotations: map[string]string{
 			assayv1alpha1.RequiredFeaturesAnnotation: "matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: In, value: [AMD]}}}]",
 		}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}, NodeSelector: map[string]string{"never": "bound"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}, SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}}},
 	}
 	// The ServiceAccount of the pod is created with the namespace.
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return client.Create(ctx, pod) })
