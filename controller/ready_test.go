@@ -285,6 +285,31 @@ func TestTheStartupTaintGoesOnceANodeIsReady(t *testing.T) {
 	}
 }
 
+// TestAWorkersConfigurationIsReported by the controller, about its Node: a worker cannot create Events, and no other publisher can have this
+// one written.
+func TestAWorkersConfigurationIsReported(t *testing.T) {
+	w := newWorld(t)
+	n := w.joins("misconfigured")
+	annotate := func(f *nfdv1alpha1.NodeFeature, text string) {
+		before := f.DeepCopy()
+		f.Annotations = M{assayv1alpha1.InvalidConfigurationAnnotation: text}
+		if err := w.Patch(w.Context(), f, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start(withReady)
+	own := w.examines(n.Name, "boot-1", M{"a": "1"})
+	other := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "vendor", Labels: M{nfdv1alpha1.NodeNameLabel: n.Name}}}
+	testkit.Create(w, w, other)
+	annotate(other, "forged")
+	w.ready(n.Name, corev1.ConditionTrue, "FeaturesApplied")
+	annotate(own, "worker.conf:1:27: core: expected a list\nand more")
+	want := "The worker keeps its previous configuration: worker.conf:1:27: core: expected a list; and more"
+	if got := w.event(n.Name, "InvalidConfiguration"); got != want {
+		t.Errorf("the Event says %q, want %q", got, want)
+	}
+}
+
 func TestTheStartupTaintGoesInTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.allowStartup()

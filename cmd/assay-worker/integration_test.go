@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/internal/testkit"
 )
 
@@ -143,19 +142,18 @@ sources:
 		if nf.Spec.Labels["by-rule"] != node.Name {
 			t.Errorf("labels = %v", nf.Spec.Labels)
 		}
-		testkit.Eventually(t, "an Event about the pod", func(ctx context.Context) error {
-			var events corev1.EventList
-			if err := c.List(ctx, &events, client.InNamespace(namespace)); err != nil {
-				return err
-			}
-			for _, e := range events.Items {
-				if e.Reason == publish.ReasonInvalidConfiguration && e.Type == corev1.EventTypeWarning && e.InvolvedObject.Name == "assay-worker-1" &&
-					strings.Contains(e.Message, ":1:27: core.noPublishFeatures: expected a list of strings") {
-					return nil
-				}
-			}
-			return fmt.Errorf("it is not among %v", events.Items)
+		eventually(t, c, namespace, node.Name, "with the errors", func(nf *nfdv1alpha1.NodeFeature) bool {
+			return strings.Contains(nf.Annotations[assayv1alpha1.InvalidConfigurationAnnotation], ":1:27: core.noPublishFeatures: expected a list of strings")
 		})
+		writeFile(t, configFile, "core: {sleepInterval: 1h}\n")
+		eventually(t, c, namespace, node.Name, "without errors", func(nf *nfdv1alpha1.NodeFeature) bool {
+			_, there := nf.Annotations[assayv1alpha1.InvalidConfigurationAnnotation]
+			return !there && nf.Spec.Labels["by-rule"] == ""
+		})
+		var events corev1.EventList
+		if err := c.List(t.Context(), &events, client.InNamespace(namespace)); err != nil || len(events.Items) > 0 {
+			t.Errorf("a worker creates no Events: %v, %v", events.Items, err)
+		}
 	})
 }
 

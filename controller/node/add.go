@@ -203,12 +203,12 @@ func sameCondition(a, b corev1.NodeCondition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// changedFeatures filters out updates of NodeFeatures that change no fact, label, target or owner.
+// changedFeatures filters out updates of NodeFeatures that change no fact, label, target or owner, and no errors of the worker's configuration.
 var changedFeatures = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*nodefeature.NodeFeature), e.ObjectNew.(*nodefeature.NodeFeature)
 		return before.UID != after.UID || before.Generation != after.Generation || before.NodeName() != after.NodeName() ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || nodefeature.Rejected(before) != nodefeature.Rejected(after) ||
 			!slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 	},
 }

@@ -23,6 +23,8 @@ type memo struct {
 	uid  types.UID
 	boot string       // boot of the node in the last pass
 	said map[any]bool // messages of the rules in the last pass; nil: none
+	// worker is the last report of a configuration that the worker rejects.
+	worker workerReport
 	// rejected counts the outputs that the last pass did not write.
 	rejected rejections
 }

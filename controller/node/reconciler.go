@@ -99,6 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.report(ctx, p, d.Wanted)
 	again := decide.Sooner(decide.Sooner(p.Features.Held, p.Features.DevicesHeld), d.Again)
+	again = decide.Sooner(again, r.reportWorker(&node, p.state.Own, &known.worker))
 	return ctrl.Result{RequeueAfter: again}, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -60,6 +62,39 @@ func (r *Reconciler) reportLeftOut(ctx context.Context, node *corev1.Node, list 
 		logf.FromContext(ctx).Info("Ignoring NodeFeatures over the budget", "number", over, "reason", why.Error())
 		r.events.Eventf(node, corev1.EventTypeWarning, "TooManyNodeFeatures", "%d are left out: %v", over, why)
 	}
+}
+
+// reasonInvalidConfiguration is the reason of the Event about a changed configuration that a worker rejects.
+const reasonInvalidConfiguration = "InvalidConfiguration"
+
+// workerReportInterval is the minimum time between two Events about the configuration of a worker. Its token can change the text at will, and the
+// recorder drops other Events about a Node of which there are more than one in five minutes for long.
+const workerReportInterval = 5 * time.Minute
+
+// workerReport is what was reported of the configuration of a worker.
+type workerReport struct {
+	text string
+	at   time.Time
+}
+
+// reportWorker reports a configuration that the worker of a node rejects, when its errors change. It returns the time until it has to be
+// called again because of the interval; 0: it has not. Without an object of the worker nothing is known.
+func (r *Reconciler) reportWorker(node *corev1.Node, own *nodefeature.NodeFeature, last *workerReport) time.Duration {
+	if own == nil {
+		return 0
+	}
+	text := nodefeature.Rejected(own)
+	if text == "" || text == last.text {
+		last.text = text
+		return 0
+	}
+	now := r.clock.Now()
+	if left := workerReportInterval - now.Sub(last.at); !last.at.IsZero() && left > 0 {
+		return left
+	}
+	*last = workerReport{text, now}
+	r.events.Event(node, corev1.EventTypeWarning, reasonInvalidConfiguration, "The worker keeps its previous configuration: "+text)
+	return 0
 }
 
 // say emits messages of the rules for a node, except for those that the last pass has emitted or skipped, and returns those of this one.

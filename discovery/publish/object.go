@@ -64,6 +64,8 @@ func (p *Publisher) build(ctx context.Context, id Identity, c Content) (*object,
 				nfdv1alpha1.WorkerPodUIDAnnotation:  id.PodUID,
 				DroppedFeaturesAnnotation:           join(dropped),
 				assayv1alpha1.FeatureSetsAnnotation: number(len(spec.FeatureSets)),
+
+				assayv1alpha1.InvalidConfigurationAnnotation: strings.ToValidUTF8(c.Rejected[:min(len(c.Rejected), maxRejectedBytes)], ""),
 			},
 			owners: owners,
 		},

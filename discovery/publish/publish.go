@@ -16,11 +16,17 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
-// Content is the features and labels to publish. The Publisher shares it: do not modify its maps after passing it on.
+// Content is what to publish: features, labels, and the errors of a configuration that the worker has rejected. The Publisher shares it: do
+// not modify its maps after passing it on.
 type Content struct {
 	Features nfdv1alpha1.Features
 	Labels   map[string]string
+	Rejected string
 }
+
+// maxRejectedBytes is the maximum size of the errors of a configuration that are published. They become the message of an Event, of which
+// Kubernetes' own recorders write at most 1024 bytes.
+const maxRejectedBytes = 960
 
 // Options configure a Publisher. The zero value of each field is a useful default, except for Namespace and Identify.
 type Options struct {

@@ -489,3 +489,26 @@ func TestOwnerIsTheDaemonSetOfApps(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfAConfigurationArePublished as long as the worker rejects it, and at most so much that they fit into an Event.
+func TestErrorsOfAConfigurationArePublished(t *testing.T) {
+	s := newServer(t)
+	p := newPublisher(t, s, n1, nil)
+	const annotation = "assay.dev/invalid-configuration"
+	get := func() string {
+		text, _ := s.get(own)["metadata"].(map[string]any)["annotations"].(map[string]any)[annotation].(string)
+		return text
+	}
+	c := content("6.1", "AVX")
+	mustPublish(t, p, c)
+	for _, text := range []string{"worker.conf:1:2: unknown key", strings.Repeat("é", 5000), ""} {
+		c.Rejected = text
+		mustPublish(t, p, c)
+		if got := get(); !strings.HasPrefix(text, got) || got == "" && text != "" || len(got) > maxRejectedBytes {
+			t.Errorf("published %d bytes of %.40q", len(got), text)
+		}
+	}
+	if g := s.get(own)["metadata"].(map[string]any)["generation"]; g != 1.0 {
+		t.Errorf("generation = %v: the spec was written", g)
+	}
+}

@@ -79,7 +79,7 @@ var expectations = map[string]expected{
 			"PodDisruptionBudget/assay-controller spec.maxUnavailable":                              1.0,
 			"ClusterRole/assay-controller rules.2":                                                  map[string]any{"apiGroups": []any{""}, "resources": []any{"nodes"}, "verbs": []any{"patch"}},
 			"Role/assay-controller rules.1.resourceNames.0":                                         "operator.nfd-master.nfd.kubernetes.io",
-			"Role/assay-worker rules.4.resources":                                                   []any{"pods"},
+			"Role/assay-worker rules.3.resources":                                                   []any{"pods"},
 			"ConfigMap/assay-manager data":                                                          map[string]any{"nfd-master.conf": "enableTaints: true\nklog:\n  v: \"4\"\nrestrictions:\n  disableAnnotations: true\n"},
 			"DaemonSet/assay-worker spec.template.spec.serviceAccountName":                          "assay-worker",
 			"DaemonSet/assay-worker spec.template.spec.tolerations.0.key":                           "nvidia.com/gpu",

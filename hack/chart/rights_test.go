@@ -37,7 +37,7 @@ func TestRightsFollowTheValues(t *testing.T) {
 		"SharesFeatures":          {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "create"}, true},
 		"SetsStayAsTheyAre":       {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "patch"}, false},
 		"WorkersDeleteNoSet":      {off, right{"Role/assay-worker", "assay.dev", "nodefeaturesets", "", "delete"}, false},
-		"WarnsOfConfigurations":   {off, right{"Role/assay-worker", "", "events", "", "create"}, true},
+		"WorkersCreateNoEvents":   {off, right{"Role/assay-worker", "", "events", "", "create"}, false},
 		"WorkersReadNoEvents":     {off, right{"Role/assay-worker", "", "events", "", "list"}, false},
 		"SeesTheMarker":           {off, right{"Role/assay-worker", "", "configmaps", "assay-feature-sets", "get"}, true},
 		"SeesTheLeader":           {off, right{"Role/assay-worker", "coordination.k8s.io", "leases", "", "get"}, true},

@@ -7,12 +7,15 @@ package nodefeature
 
 import (
 	"encoding/json"
+	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/poison"
@@ -166,13 +169,42 @@ func Slim(obj any) (any, error) {
 // slim removes metadata that is not read.
 func (f *NodeFeature) slim() {
 	f.ManagedFields = nil
-	f.Annotations = labelSets.share(only(f.Annotations,
-		nfdv1alpha1.WorkerVersionAnnotation, assayv1alpha1.FeatureSetsAnnotation, assayv1alpha1.MissingFeatureSetsAnnotation))
+	rejected := Rejected(f)
+	annotations := only(f.Annotations,
+		nfdv1alpha1.WorkerVersionAnnotation, assayv1alpha1.FeatureSetsAnnotation, assayv1alpha1.MissingFeatureSetsAnnotation)
 	if f.Named = f.NodeName() == f.Name; f.Named {
 		f.Labels = nil // 0.3 kB of each node
+		if rejected != "" {
+			annotations = set(annotations, assayv1alpha1.InvalidConfigurationAnnotation, rejected)
+		}
 	} else {
 		f.Labels = only(f.Labels, nfdv1alpha1.NodeNameLabel)
 	}
+	f.Annotations = labelSets.share(annotations)
+}
+
+// maxRejectedBytes is the maximum size of the errors of a configuration that are read: a little more than a worker publishes.
+const maxRejectedBytes = 1000
+
+// Rejected returns the errors of the configuration that the worker which has written a NodeFeature rejects, in one line; empty: there are none.
+// Only the object of the node's own worker counts. The text is not trusted: it is shortened, and has no control characters.
+func Rejected(f metav1.Object) string {
+	text := clip.Text(f.GetAnnotations()[assayv1alpha1.InvalidConfigurationAnnotation], maxRejectedBytes)
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}
+
+// set returns the map with an entry; the map may be nil.
+func set(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = value
+	return m
 }
 
 // only returns the entries of a map that have one of the keys; nil: none has.
@@ -180,10 +212,7 @@ func only(m map[string]string, keys ...string) map[string]string {
 	var out map[string]string
 	for _, key := range keys {
 		if value, ok := m[key]; ok {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[key] = value
+			out = set(out, key, value)
 		}
 	}
 	return out

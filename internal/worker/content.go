@@ -24,7 +24,7 @@ func (w *Worker) content(r *discovery.Report) (publish.Content, []string) {
 	withhold(f.Attributes, w.config.NoPublishFeatures)
 	withhold(f.Instances, w.config.NoPublishFeatures)
 	labels, problems := w.labels(r.Labels)
-	return publish.Content{Features: f, Labels: labels}, problems
+	return publish.Content{Features: f, Labels: labels, Rejected: w.rejected}, problems
 }
 
 // withhold deletes features by name. A trailing * matches any suffix. What describes the publication stays: without it, the controller would
@@ -70,5 +70,5 @@ func wrongLabel(name, value string) string {
 }
 
 func sameContent(a, b *publish.Content) bool {
-	return maps.Equal(a.Labels, b.Labels) && discovery.SameFeatures(&a.Features, &b.Features)
+	return a.Rejected == b.Rejected && maps.Equal(a.Labels, b.Labels) && discovery.SameFeatures(&a.Features, &b.Features)
 }

@@ -213,7 +213,7 @@ func (w *Worker) affected(ctx context.Context, event []string) []string {
 func (w *Worker) reload(ctx context.Context) bool {
 	c, warnings, err := workerconfig.Load(w.opt.ConfigFile, w.opt.Inline, w.opt.Override)
 	if err != nil {
-		w.reject(ctx, err)
+		w.reject(err)
 		return false
 	}
 	w.rejected = ""
@@ -231,24 +231,14 @@ func (w *Worker) reload(ctx context.Context) bool {
 	return true
 }
 
-// reject logs an invalid configuration, counts it and creates an Event, once.
-func (w *Worker) reject(ctx context.Context, wrong error) {
+// reject logs an invalid configuration and counts it, once. The next discovery publishes it.
+func (w *Worker) reject(wrong error) {
 	if wrong.Error() == w.rejected {
 		return
 	}
 	w.rejected = wrong.Error()
 	w.metrics.configured(false)
 	w.log.Error("Invalid configuration; keeping the previous one", "error", wrong)
-	client, token, err := w.connection.to(&w.opt)
-	if err != nil {
-		return // without a cluster there is only the log
-	}
-	go func() {
-		message := "keeping the previous configuration: " + wrong.Error()
-		if err := client.Warn(ctx, namespace(&w.opt), publish.Own(token), "assay-worker", publish.ReasonInvalidConfiguration, message); err != nil {
-			w.log.Warn("Cannot create an Event about the invalid configuration", "error", err)
-		}
-	}()
 }
 
 // listen returns a channel with events from the host until ctx is done.
@@ -294,7 +284,7 @@ func (w *Worker) discover(ctx context.Context, glance bool, names ...string) (pu
 		w.report(report.Problems)
 		return w.last, false
 	}
-	if w.found && !report.Changed && w.release == 0 {
+	if w.found && !report.Changed && w.release == 0 && w.last.Rejected == w.rejected {
 		w.report(report.Problems)
 		return w.last, false
 	}
@@ -372,7 +362,7 @@ func (w *Worker) damp(now time.Time, c publish.Content) publish.Content {
 	}
 	w.held = held
 	w.metrics.suppress(len(held))
-	return publish.Content{Features: spec.Features, Labels: spec.Labels}
+	return publish.Content{Features: spec.Features, Labels: spec.Labels, Rejected: c.Rejected}
 }
 
 // report logs each problem once until it disappears.

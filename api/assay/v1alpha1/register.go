@@ -73,6 +73,9 @@ const (
 	// FeatureSetsAnnotation on a NodeFeature is the number of NodeFeatureSets that its worker named in spec.featureSets. A
 	// CustomResourceDefinition without that field drops the names, but not the annotation.
 	FeatureSetsAnnotation = GroupName + "/feature-sets"
+	// InvalidConfigurationAnnotation on the NodeFeature of a worker has the errors of a changed configuration, while the worker keeps the
+	// previous one.
+	InvalidConfigurationAnnotation = GroupName + "/invalid-configuration"
 	// UnusedSinceAnnotation on a NodeFeatureSet is the time, in RFC 3339, since which no NodeFeature refers to it.
 	UnusedSinceAnnotation = GroupName + "/unused-since"
 	// FeatureSetMarker is the name of the ConfigMap in Assay's namespace with which a controller announces that it reads

@@ -3,13 +3,16 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/settings"
 )
@@ -46,8 +49,15 @@ func (e *examination) configurations(ctx context.Context) error {
 		}
 		return nil
 	}
+	namespaces, before := []string{}, len(e.found)
 	for _, d := range e.agents() {
+		namespaces = append(namespaces, d.Namespace)
 		if err := examine(d.Namespace, &d.Spec.Template.Spec); err != nil {
+			return err
+		}
+	}
+	if len(e.found) == before { // otherwise the workers reject what was reported
+		if err := e.rejections(ctx, namespaces); err != nil {
 			return err
 		}
 	}
@@ -59,6 +69,29 @@ func (e *examination) configurations(ctx context.Context) error {
 	if len(valid) > 0 {
 		slices.Sort(valid)
 		e.ok("configuration", "the configurations in the ConfigMaps %s are valid", strings.Join(valid, ", "))
+	}
+	return nil
+}
+
+// rejections reports workers that reject their configuration although those in the ConfigMaps are valid: they have not read a correction, or
+// are of another version. Namespaces are those of the workers.
+func (e *examination) rejections(ctx context.Context, namespaces []string) error {
+	objects, err := e.c.FeatureObjects(ctx)
+	if err != nil && !cluster.IsNotFound(err) { // without the definition, which is another finding, there are none
+		return err
+	}
+	nodes := map[string][]string{} // by error
+	for i := range objects {
+		o := &objects[i]
+		own := slices.Contains(namespaces, o.Namespace) && o.Name == o.Labels[nfdv1alpha1.NodeNameLabel]
+		if text := nodefeature.Rejected(o); own && text != "" {
+			nodes[text] = append(nodes[text], o.Name)
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(nodes)) {
+		e.report("configuration", Error, fmt.Sprintf("%s: %s: the worker keeps its previous configuration: %s",
+			clip.Count(len(nodes[text]), "Node"), some(nodes[text]), text),
+			"A correction reaches a worker within about a minute. If the finding stays, restart its pod, and compare the version of its image with this one")
 	}
 	return nil
 }
