@@ -39,6 +39,25 @@ func (w *world) devicesOf(node string, count int) *resourcev1.ResourceSlice {
 	return s
 }
 
+// TestDeviceTaintRulesTaintDevices: a rule counted devices that the cluster keeps pods away from.
+func TestDeviceTaintRulesTaintDevices(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1")
+	w.devicesOf("n1", 8)
+	w.rule("usable", `{rules: [{name: r, labels: {example.com/usable: "{matched.dra.device.len()}"},
+	  matchFeatures: [{feature: dra.device, matchExpressions: {driver.name: {op: In, value: [gpu.example.com]}, unschedulable: {op: DoesNotExist}}}]}]}`)
+	w.start()
+	w.labels("n1", map[string]string{"example.com/usable": "8"})
+	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{GenerateName: "gpu-"}, Spec: resourcev1.DeviceTaintRuleSpec{
+		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new("gpu.example.com"), Pool: new("n1"), Device: new("gpu-3")},
+		Taint:          resourcev1.DeviceTaint{Key: "example.com/unhealthy", Value: "yes", Effect: resourcev1.DeviceTaintEffectNoSchedule},
+	}}
+	testkit.Create(w, w, rule)
+	w.labels("n1", map[string]string{"example.com/usable": "7"})
+	w.delete(rule)
+	w.labels("n1", map[string]string{"example.com/usable": "8"})
+}
+
 // deviceRules give the labels that GPU Feature Discovery would, and one with what is known of the driver.
 const deviceRules = `{rules: [
   {name: gpus, matchFeatures: [{feature: dra.device, matchExpressions: {driver.name: {op: In, value: [gpu.example.com]}, type: {op: In, value: [gpu]}}}],

@@ -326,6 +326,8 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		return collect(d, &w.filed.events)
 	case "ResourceSlice":
 		return collect(d, &w.objects.Slices)
+	case "DeviceTaintRule":
+		return collect(d, &w.objects.Taints)
 	case "Node":
 		node, err := manifest.DecodeNode(d)
 		if err != nil {

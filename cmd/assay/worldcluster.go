@@ -56,6 +56,9 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 		return nil
 	}
 	list, err := c.ResourceSlices(ctx, want.node)
+	if err == nil && w.objects.Taints == nil {
+		w.objects.Taints, err = c.DeviceTaintRules(ctx)
+	}
 	if err == nil {
 		w.objects.Slices = append(list, w.objects.Slices...) // of other nodes, which were read before; an empty list is not nil
 		return nil

@@ -332,7 +332,7 @@ func allows(rules []rbacv1.PolicyRule, group, resource, name, verb string) bool 
 var wordOf = map[string]string{
 	"nodes": "Nodes", "nodes/status": "`nodes/status`", "nodes/configz": "`nodes/configz`", "namespaces": "namespaces", "pods": "pods", "events": "Events",
 	"configmaps": "ConfigMap", "secrets": "Secret", "leases": "Lease", "deployments": "Deployments", "deviceclasses": "DeviceClasses",
-	"resourceslices": "ResourceSlices", "customresourcedefinitions": "CustomResourceDefinition", "noderesourcetopologies": "NodeResourceTopologies",
+	"resourceslices": "ResourceSlices", "devicetaintrules": "DeviceTaintRules", "customresourcedefinitions": "CustomResourceDefinition", "noderesourcetopologies": "NodeResourceTopologies",
 	"mutatingwebhookconfigurations": "webhook configurations", "validatingwebhookconfigurations": "webhook configurations",
 	"tokenreviews": "TokenReviews", "subjectaccessreviews": "SubjectAccessReviews",
 	"nodefeatures": "NodeFeatures", "nodefeaturesets": "NodeFeatureSets", "nodefeaturerules": "ules", "nodefeaturegroups": "groups",

@@ -53,7 +53,9 @@ var clusterFeatures = []Feature{
 		{Name: "shared", Kind: Bool,
 			Means: "`true` if several requests can have the device at once"},
 		{Name: "taints", Kind: Text,
-			Means: "taints of the device, `key=value:Effect`, joined by commas"},
+			Means: "taints of the device, `key=value:Effect`, joined by commas: those of its slice and those of DeviceTaintRules"},
+		{Name: "unschedulable", Kind: Bool,
+			Means: "`true` if a taint with the effect `NoSchedule` or `NoExecute` keeps new pods away; the effect `None` does not"},
 		{Name: "*", Kind: Text, Values: []string{"NVIDIA H100", "NVIDIA A100"},
 			Means: "an attribute, such as `productName` or `resource.kubernetes.io/pcieRoot`: a string or a version as it is, " +
 				"`true` or `false`, a decimal number; the values of a list are joined by commas"},

@@ -87,9 +87,9 @@ func Pools(list []Slice) []Pool {
 	return pools
 }
 
-// FromPools returns the facts of pools that are sorted by driver and name. Without pools, the features are there and empty: the node has
-// no devices.
-func FromPools(pools []Pool, in *Interner) *Facts {
+// FromPools returns the facts of pools that are sorted by driver and name, with the taints of rules. Without pools, the features are there
+// and empty: the node has no devices.
+func FromPools(pools []Pool, taints []TaintRule, in *Interner) *Facts {
 	type driver struct {
 		devices, pools int
 		complete       bool
@@ -103,9 +103,11 @@ func FromPools(pools []Pool, in *Interner) *Facts {
 		}
 		d.pools++
 		d.complete = d.complete && p.Complete
+		ofPool := TaintRulesOf(taints, p.Driver, p.Name)
 		for _, s := range p.Devices {
 			for _, attributes := range s.Select(nil) {
 				attributes["driver.name"], attributes["pool.name"] = p.Driver, p.Name
+				addTaints(attributes, ofPool)
 				devices = append(devices, attributes)
 				d.devices++
 			}

@@ -58,7 +58,7 @@ func TestFactsOfPools(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, described(facts.FromPools(facts.Pools(tt.slices), facts.NewInterner()))); diff != "" {
+			if diff := cmp.Diff(tt.want, described(facts.FromPools(facts.Pools(tt.slices), nil, facts.NewInterner()))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -60,7 +60,7 @@ func TestPublishedDevicesAreIgnoredInACluster(t *testing.T) {
 			"dra.device": {Elements: []nfdv1alpha1.InstanceFeature{{Attributes: map[string]string{"driver.name": "invented"}}}},
 		},
 	}, nil)}}
-	known := facts.FromPools([]facts.Pool{{Driver: "real", Name: "p", Complete: true}}, nil)
+	known := facts.FromPools([]facts.Pool{{Driver: "real", Name: "p", Complete: true}}, nil, nil)
 	stored := gather.Stored(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	withDevices := stored
 	withDevices.Devices = known

@@ -148,6 +148,15 @@ func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.
 	return out, err
 }
 
+// DeviceTaintRules returns all DeviceTaintRules; none if the cluster does not serve them, as before Kubernetes 1.37.
+func (c *Client) DeviceTaintRules(ctx context.Context) ([]resourcev1.DeviceTaintRule, error) {
+	out, err := list[resourcev1.DeviceTaintRule](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/devicetaintrules", nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
 // ClaimedResources returns the extended resources that DeviceClasses claim, with the names of the classes; none if the cluster does not
 // serve DeviceClasses.
 func (c *Client) ClaimedResources(ctx context.Context) (map[string]string, error) {

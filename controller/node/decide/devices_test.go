@@ -80,7 +80,7 @@ func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
 			if strings.HasPrefix(name, "AnotherObjectSetsIt") {
 				program = rules.Link(rules.Options{}, compiled(t, "gave", tc.object...), compiled(t, "later", tc.other...))
 			}
-			none := facts.FromPools(nil, nil)
+			none := facts.FromPools(nil, nil, nil)
 			o.Outcome, o.Active = program.Eval(rules.Input{Facts: none}), NewActive(1, program, "")
 			o.Past = &record.Record{Whole: true}
 			for id, g := range o.Active.Givers {

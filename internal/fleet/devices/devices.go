@@ -2,6 +2,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -54,10 +55,12 @@ type Devices struct {
 	absent bool                   // the cluster does not serve ResourceSlices
 	why    string                 // see Problem
 	ignore map[string]string      // by name of a slice that no rule reads: why
-	synced bool                   // every slice has been read once
+	synced bool                   // every slice and every DeviceTaintRule has been read once
 	slices map[string]placed      // by name
 	nodes  map[string]*remembered // by name
-	left   []emptied              // nodes without slices that were not evaluated, by time
+	listed bool                   // ResourceSlices were read once
+	taints taints
+	left   []emptied // nodes without slices that were not evaluated, by time
 }
 
 // State is what is known of the devices of a node.
@@ -102,7 +105,7 @@ func (d *Devices) Problem(features []string) string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.why
+	return cmp.Or(d.why, d.taints.why)
 }
 
 // setProblem stores the result of Served.
@@ -174,6 +177,10 @@ func (d *Devices) Start(ctx context.Context) error {
 		case <-d.opt.Clock.After(recheck):
 		}
 	}
+	d.mu.Lock()
+	d.taints.pending = true
+	d.mu.Unlock()
+	go d.followTaints(ctx)
 	log.Info("Reading ResourceSlices, because a rule or requirement reads the devices of DRA drivers")
 	toolscache.NewReflectorWithOptions(d.source(), &resourcev1.ResourceSlice{}, d, toolscache.ReflectorOptions{Name: "resourceslices"}).
 		RunWithContext(ctx)
@@ -285,7 +292,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	s.Incomplete = slices.Compact(s.Incomplete)
 	slices.SortFunc(list, compare)
 	if m.facts == nil || !slices.EqualFunc(list, m.listed, same) {
-		m.facts, m.listed = facts.FromPools(list, nodefeature.Interner()), list
+		m.facts, m.listed = facts.FromPools(list, d.taints.list, nodefeature.Interner()), list
 	}
 	s.Facts = m.facts
 	return s

@@ -27,6 +27,10 @@ func (d *Devices) Prove(ctx context.Context, node string, s State) (*facts.Facts
 	if err := d.opt.Client.List(ctx, live, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: node}); err != nil {
 		return nil, err
 	}
+	taints, err := d.liveTaints(ctx)
+	if err != nil {
+		return nil, err
+	}
 	versions, stored := map[string]string{}, map[string]facts.Slice{}
 	for i := range live.Items {
 		if slice, of := resourceslice.Of(&live.Items[i], nil); of == node && d.opt.Counts(slice.Driver) {
@@ -56,5 +60,5 @@ func (d *Devices) Prove(ctx context.Context, node string, s State) (*facts.Facts
 		}
 	}
 	slices.SortFunc(pools, compare)
-	return facts.FromPools(pools, nil), nil
+	return facts.FromPools(pools, taints, nil), nil
 }

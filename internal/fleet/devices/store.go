@@ -76,15 +76,29 @@ func (d *Devices) Replace(objects []any, _ string) error {
 		}
 	}
 	d.remember(slices.Sorted(maps.Keys(changed))...)
-	if !d.synced { // what no slice describes has no devices, and this was unknown
-		d.synced = true
-		for node := range d.nodes {
-			changed[node] = true
-		}
+	d.listed = true
+	for _, node := range d.begin() {
+		changed[node] = true
 	}
 	d.mu.Unlock()
 	d.notify(slices.Sorted(maps.Keys(changed))...)
 	return nil
+}
+
+// begin notes that the devices of all nodes are known, once they are, and returns the nodes then: what no slice describes has no devices, and
+// this was unknown.
+func (d *Devices) begin() []string {
+	if d.synced || !d.listed || d.taints.pending {
+		return nil
+	}
+	d.synced = true
+	return slices.Collect(maps.Keys(d.nodes))
+}
+
+// unique returns names sorted, each once.
+func unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Resync implements cache.ReflectorStore.

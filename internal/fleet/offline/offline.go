@@ -31,6 +31,8 @@ type Objects struct {
 	Published []Published
 	// Slices are the ResourceSlices; nil: the devices of DRA drivers are unknown.
 	Slices []resourcev1.ResourceSlice
+	// Taints are the DeviceTaintRules.
+	Taints []resourcev1.DeviceTaintRule
 	// Namespaces are the labels of namespaces. They are read only with Policy.Namespaces.
 	Namespaces map[string]map[string]string
 }
@@ -50,7 +52,7 @@ type Fleet struct {
 func New(policy Policy, objects Objects) *Fleet {
 	f := &Fleet{policy: policy, objects: objects, counts: map[string]gather.Selection[Published]{}}
 	if objects.Slices != nil {
-		f.devices = resourceslice.Facts(objects.Slices, policy.CountsDriver)
+		f.devices = resourceslice.Facts(objects.Slices, objects.Taints, policy.CountsDriver)
 	}
 	naming := map[string][]Published{}
 	for _, p := range objects.Published {
@@ -98,7 +100,7 @@ func (f *Fleet) devicesOf(node string) *facts.Facts {
 	if found := f.devices[node]; found != nil || f.devices == nil {
 		return found
 	}
-	return facts.FromPools(nil, nodefeature.Interner())
+	return facts.FromPools(nil, nil, nodefeature.Interner())
 }
 
 // namespaces implements gather.Namespaces.

@@ -4,7 +4,6 @@ package resourceslice
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +35,7 @@ func Of(s *resourcev1.ResourceSlice, in *facts.Interner) (slice facts.Slice, nod
 }
 
 // attributesOf returns the elements of a device. Those of DRA are C identifiers, or have a domain and a slash: they cannot have the
-// names of the others, which contain a dot and no slash, except for "shared" and "taints", which then win.
+// names of the others, which contain a dot and no slash, except for "shared", "taints" and "unschedulable", which then win.
 func attributesOf(driver string, d *resourcev1.Device) map[string]string {
 	out := make(map[string]string, len(d.Attributes)+len(d.Capacity)+3)
 	own := func(name resourcev1.QualifiedName) string { return strings.TrimPrefix(string(name), driver+"/") }
@@ -50,14 +49,11 @@ func attributesOf(driver string, d *resourcev1.Device) map[string]string {
 	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
 		out["shared"] = "true"
 	}
-	if len(d.Taints) > 0 {
-		taints := make([]string, 0, len(d.Taints))
-		for _, t := range d.Taints {
-			taints = append(taints, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
-		}
-		slices.Sort(taints)
-		out["taints"] = strings.Join(taints, ",")
+	taints := make([]string, 0, len(d.Taints))
+	for i := range d.Taints {
+		taints = append(taints, taintOf(&d.Taints[i]))
 	}
+	facts.SetTaints(out, taints)
 	return out
 }
 
@@ -83,8 +79,33 @@ func text(a resourcev1.DeviceAttribute) string {
 	return strings.Join(list, ",")
 }
 
-// Facts returns the device features of each node that ResourceSlices describe, as one list of the API has them: nothing is held.
-func Facts(list []resourcev1.ResourceSlice, counts func(driver string) bool) map[string]*facts.Facts {
+func taintOf(t *resourcev1.DeviceTaint) string {
+	return facts.TaintText(t.Key, t.Value, string(t.Effect))
+}
+
+// TaintRule returns what rules read of a DeviceTaintRule. One without a selector selects nothing, and ok is false; an empty selector selects
+// all devices.
+func TaintRule(r *resourcev1.DeviceTaintRule) (rule facts.TaintRule, ok bool) {
+	s := r.Spec.DeviceSelector
+	if s == nil {
+		return rule, false
+	}
+	return facts.TaintRule{Driver: s.Driver, Pool: s.Pool, Device: s.Device, Taint: taintOf(&r.Spec.Taint)}, true
+}
+
+// TaintRules returns what rules read of DeviceTaintRules.
+func TaintRules(list []resourcev1.DeviceTaintRule) (out []facts.TaintRule) {
+	for i := range list {
+		if rule, ok := TaintRule(&list[i]); ok {
+			out = append(out, rule)
+		}
+	}
+	return out
+}
+
+// Facts returns the device features of each node that ResourceSlices describe, with the taints of DeviceTaintRules, as one list of the API
+// has them: nothing is held.
+func Facts(list []resourcev1.ResourceSlice, taints []resourcev1.DeviceTaintRule, counts func(driver string) bool) map[string]*facts.Facts {
 	slices.SortFunc(list, func(a, b resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
 	byNode := map[string][]facts.Slice{}
 	for i := range list {
@@ -92,9 +113,9 @@ func Facts(list []resourcev1.ResourceSlice, counts func(driver string) bool) map
 			byNode[node] = append(byNode[node], slice)
 		}
 	}
-	out := map[string]*facts.Facts{}
+	out, rules := map[string]*facts.Facts{}, TaintRules(taints)
 	for node, list := range byNode {
-		out[node] = facts.FromPools(facts.Pools(list), nodefeature.Interner())
+		out[node] = facts.FromPools(facts.Pools(list), rules, nodefeature.Interner())
 	}
 	return out
 }

@@ -40,7 +40,7 @@ func TestElementsOfADevice(t *testing.T) {
 	want := []map[string]string{{
 		"device.name": "gpu-0", "productName": "NVIDIA H100", "driverVersion": "580.126.20", "minor": "4", "mig": "false",
 		"resource.kubernetes.io/pcieBus": "0000:4b:00.0", "profiles": "1g,2g", "capacity.memory": "85899345920", "capacity.other.com/engines": "7",
-		"shared": "true", "taints": "example.com/a=x:NoExecute,example.com/b=:NoSchedule",
+		"shared": "true", "unschedulable": "true", "taints": "example.com/a=x:NoExecute,example.com/b=:NoSchedule",
 	}, {"device.name": "gpu-1"}}
 	if diff := cmp.Diff(want, slice.Devices.Select(nil)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -20,6 +20,7 @@ func Resources() []*Resource {
 		{Group: "apps", Version: "v1", Name: "deployments", Kind: "Deployment", Namespaced: true, Status: true, Generation: true},
 		{Group: "coordination.k8s.io", Version: "v1", Name: "leases", Kind: "Lease", Namespaced: true, Conditional: true, Typed: func() any { return &coordinationv1.Lease{} }},
 		{Group: "resource.k8s.io", Version: "v1", Name: "resourceslices", Kind: "ResourceSlice", Generation: true, Fields: sliceFields, Typed: func() any { return &resourcev1.ResourceSlice{} }},
+		{Group: "resource.k8s.io", Version: "v1", Name: "devicetaintrules", Kind: "DeviceTaintRule", Status: true, Generation: true, Typed: func() any { return &resourcev1.DeviceTaintRule{} }},
 		{Group: "apiextensions.k8s.io", Version: "v1", Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Status: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeatures", Kind: "NodeFeature", Namespaced: true, Generation: true},
 		{Group: nfd, Version: "v1alpha1", Name: "nodefeaturerules", Kind: "NodeFeatureRule", Status: true, Generation: true, Observed: true},

@@ -38,7 +38,7 @@ true
   resources: [nodefeatures, nodefeaturerules]
   verbs: [get, list, watch]
 - apiGroups: [resource.k8s.io]
-  resources: [resourceslices]
+  resources: [resourceslices, devicetaintrules]
   verbs: [get, list, watch]
 - apiGroups: [assay.dev]
   resources: [nodefeatureruletemplates, nodefeaturerequests, nodefeatureschedulingpolicies]
