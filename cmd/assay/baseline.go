@@ -21,7 +21,6 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/build"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -211,7 +210,7 @@ func (w *world) reviewed() review.Known {
 func readDevices(list []assayv1alpha1.NodeBaseline) bool {
 	return slices.ContainsFunc(list, func(b assayv1alpha1.NodeBaseline) bool {
 		found := review.Review(&b, review.Known{}).Baseline
-		return found == nil || slices.ContainsFunc(found.Reads(), facts.IsDevices)
+		return found == nil || found.ReadsDevices()
 	})
 }
 

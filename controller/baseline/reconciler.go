@@ -21,9 +21,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/condition"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/rules/baseline"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/review"
 )
 
@@ -101,20 +99,18 @@ func (r *Reconciler) announce(obj client.Object, before, after []metav1.Conditio
 func (r *Reconciler) nodes(ctx context.Context, b *baseline.Baseline) []baseline.Node {
 	states := r.opt.Nodes.All()
 	r.fleet.Store(int64(len(states)))
-	devices, now := slices.ContainsFunc(b.Reads(), facts.IsDevices), r.opt.Clock.Now()
+	now := r.opt.Clock.Now()
 	out := make([]baseline.Node, 0, len(states))
 	for _, s := range states {
 		name := s.Input.Node.Name
 		if node := r.opt.Nodes.Node(ctx, name); node != nil { // otherwise it is being removed, and another event follows
-			out = append(out, baseline.Node{Input: s.Input, Unknown: unknown(s, node, devices, now), Unpublished: !r.opt.Nodes.Publishes(name)})
+			out = append(out, baseline.NodeOf(s.Input, baseline.Evidence{
+				Object: node, Published: r.opt.Nodes.Publishes(name), Devices: s.Devices.Facts,
+				Doubtful: s.Blind || s.Held(), DevicesDoubtful: s.Devices.Unseen(now),
+			}, b.ReadsDevices()))
 		}
 	}
 	return out
-}
-
-// unknown reports whether the features of a node are not those that it has now. Devices is set if those of DRA drivers matter.
-func unknown(s *inputs.State, node *corev1.Node, devices bool, now time.Time) bool {
-	return s.Blind || s.Held() || baseline.Outdated(s.Input.Worker, node) || devices && (s.Devices.Facts == nil || s.Devices.Unseen(now))
 }
 
 // review returns the findings about a baseline, with an error if older baselines leave no room for it.

@@ -125,3 +125,17 @@ func FromPools(pools []Pool, taints []TaintRule, in *Interner) *Facts {
 	b.at(DriverFeature).Instances = instancesFromMaps(list, in)
 	return b.build(in)
 }
+
+// DevicesComplete reports whether all devices of a node are known: none of its drivers has published only some of them.
+func (f *Facts) DevicesComplete() bool {
+	if f == nil {
+		return false
+	}
+	drivers := f.Feature(DriverFeature)
+	for i := range drivers.Instances.Len() {
+		if value, _ := drivers.Instances.Get(i, "complete"); value != "true" {
+			return false
+		}
+	}
+	return true
+}
