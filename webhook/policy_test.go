@@ -174,6 +174,7 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 		_, err := p.client.Namespace(ours).Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
+	ownedBy := func(owners string) string { return `{"metadata":{"ownerReferences":[` + owners + `]}}` }
 	steps := []struct {
 		name    string
 		do      func() error
@@ -192,6 +193,21 @@ func TestPolicyBindsRealTokens(t *testing.T) {
 		{"lies", func() error {
 			return patch(worker, "policy-n1", `{"spec":{"features":{"attributes":{"system.name":{"elements":{"nodename":"policy-n2"}}}}}}`)
 		}, "system.name.nodename"},
+		{"sets a finalizer", func() error { return patch(worker, "policy-n1", `{"metadata":{"finalizers":["example.com/stay"]}}`) }, "sets no finalizers"},
+		{"is owned by a ConfigMap, too", func() error {
+			return patch(worker, "policy-n1", ownedBy(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","name":"policy-n1","uid":%q},`, worker.node.UID)+
+				`{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"a"}`))
+		}, "no owners but its Node, its pod and its DaemonSet"},
+		{"blocks its Node", func() error {
+			return patch(worker, "policy-n1", ownedBy(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","name":"policy-n1","uid":%q,"blockOwnerDeletion":true}`, worker.node.UID)))
+		}, "without blockOwnerDeletion"},
+		{"is owned by its pod and DaemonSet, too", func() error {
+			return patch(worker, "policy-n1", ownedBy(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","name":"policy-n1","uid":%q},`, worker.node.UID)+
+				`{"apiVersion":"v1","kind":"Pod","name":"p","uid":"b"},{"apiVersion":"apps/v1","kind":"DaemonSet","name":"ds","uid":"c"}`))
+		}, ""},
+		{"an administrator sets a finalizer", func() error { return patch(all, "policy-n1", `{"metadata":{"finalizers":["example.com/stay"]}}`) }, ""},
+		{"keeps the administrator's finalizer", func() error { return patch(worker, "policy-n1", `{"metadata":{"annotations":{"a":"b"}}}`) }, ""},
+		{"removes it", func() error { return patch(worker, "policy-n1", `{"metadata":{"finalizers":null}}`) }, ""},
 		{"takes another's", func() error {
 			return patch(worker, "policy-n2", `{"metadata":{"labels":{"`+nfdv1alpha1.NodeNameLabel+`":"policy-n1"}}}`)
 		}, "changes only what is its own"},
