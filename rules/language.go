@@ -45,3 +45,7 @@ func TemplateFunctions() []string { return tmpl.Functions() }
 
 // LeftOutFunctions returns the functions of NFD's templates that Assay rejects, and why.
 func LeftOutFunctions() []tmpl.LeftOut { return tmpl.LeftOutFunctions() }
+
+// Quantity returns the number of bytes of a quantity such as 500Gi, with which attributes in bytes are compared. It returns false if the
+// string is not a quantity, or not a whole number of bytes.
+func Quantity(s string) (int64, bool) { return match.Quantity(s) }

@@ -18,7 +18,6 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/version"
 	"github.com/assay-project/assay/rules/warning"
@@ -131,7 +130,7 @@ func machines(list ...*nfdv1alpha1.Rule) []*facts.Facts {
 // around returns the values that an element can have of those in an expression, and for numbers their neighbors.
 func around(e *dictionary.Element, values []string) (out []string) {
 	for _, v := range values {
-		if n, ok := match.Quantity(v); ok && e.Kind.Numeric() && e.Kind != dictionary.Bit {
+		if n, ok := rules.Quantity(v); ok && e.Kind.Numeric() && e.Kind != dictionary.Bit {
 			out = append(out, strconv.FormatInt(n-1, 10), strconv.FormatInt(n, 10), strconv.FormatInt(n+1, 10))
 		} else if e.Has(v) {
 			out = append(out, v)

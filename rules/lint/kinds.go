@@ -9,7 +9,6 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/dictionary"
-	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -134,7 +133,7 @@ func (l *linter) quantities(at place, f *dictionary.Feature, key string, e *nfdv
 	plain, binary := *e, *e
 	plain.Value, binary.Value = slices.Clone(e.Value), slices.Clone(e.Value)
 	for i, v := range e.Value {
-		n, ok := match.Quantity(v)
+		n, ok := rules.Quantity(v)
 		if !ok {
 			return // an error, which Compile reports
 		}
@@ -152,7 +151,7 @@ func (l *linter) quantities(at place, f *dictionary.Feature, key string, e *nfdv
 }
 
 func notQuantity(s string) bool {
-	_, ok := match.Quantity(s)
+	_, ok := rules.Quantity(s)
 	return !ok
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/lang/match"
 	"github.com/assay-project/assay/rules/version"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -76,7 +75,7 @@ func bounds(e *nfdv1alpha1.MatchExpression) (low, high bound) {
 	}
 	list := make([]bound, len(e.Value))
 	for i, v := range e.Value {
-		if n, ok := match.Quantity(v); ok && e.Type == nfdv1alpha1.TypeInteger {
+		if n, ok := rules.Quantity(v); ok && e.Type == nfdv1alpha1.TypeInteger {
 			v = strconv.FormatInt(n, 10)
 		}
 		parsed, err := version.Parse(v)

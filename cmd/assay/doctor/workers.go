@@ -11,7 +11,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/noworker"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -156,7 +156,7 @@ func (s *nodeState) ready() bool {
 
 // byDesign reports whether a node has no worker by design. Another DaemonSet than the chart's may run there.
 func byDesign(n *corev1.Node, s *nodeState) bool {
-	return (s == nil || s.pod == nil) && fleet.RunsNoWorker(n)
+	return (s == nil || s.pod == nil) && noworker.ByDesign(n)
 }
 
 // fault returns the problem of the worker on a node, and the fix.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/internal/fleet"
+	"github.com/assay-project/assay/internal/fleet/noworker"
 	"github.com/assay-project/assay/internal/listing"
 	"github.com/assay-project/assay/internal/nodefeature"
 )
@@ -32,7 +32,7 @@ func Once(ctx context.Context, c client.Reader, like controller.Config) (int, er
 	err = listing.Pages(ctx, c, func(list *corev1.NodeList) {
 		for i := range list.Items {
 			n := &list.Items[i]
-			if !ready(n) || !published[n.Name] && fleet.RunsNoWorker(n) {
+			if !ready(n) || !published[n.Name] && noworker.ByDesign(n) {
 				continue
 			}
 			nodes++
