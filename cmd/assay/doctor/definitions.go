@@ -68,6 +68,6 @@ func undefined(name string, served *unstructured.Unstructured, status definition
 	case definition.Absent:
 		return fmt.Sprintf("CustomResourceDefinition %s is being deleted with all its objects; what they gave to Nodes stays", name)
 	}
-	return fmt.Sprintf("CustomResourceDefinition %s is not Assay's%s: the API server drops %s; what was accepted before stays as it is, and nothing new is evaluated",
+	return fmt.Sprintf("CustomResourceDefinition %s is not Assay's%s: the API server drops %s; what was accepted before stays as it is, and what may have lost fields waits",
 		name, by, some(status.Missing))
 }
