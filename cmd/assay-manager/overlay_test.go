@@ -89,7 +89,7 @@ func TestPoliciesBindInOverlays(t *testing.T) {
 				testkit.Eventually(t, policy+" rejects the request", func(ctx context.Context) error {
 					err := try(ctx)
 					if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), fmt.Sprintf("ValidatingAdmissionPolicy '%s'", o.name(policy))) {
-						return fmt.Errorf("got %v, want that the policy denies the request", err)
+						return fmt.Errorf("got %s, want that the policy denies the request", fmt.Sprint(err))
 					}
 					return nil
 				})

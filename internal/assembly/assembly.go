@@ -193,7 +193,7 @@ func (a *Assembler) Assemble(ctx context.Context, obj *nfdv1alpha1.NodeFeatureRu
 			if out.Accepted.Print = ""; d.Returning && (!known || was.Generation != obj.Generation) {
 				out.Accepted.Generation = none // it is accepted with the next look
 			}
-			return out, nil //nolint:nilerr // what is wrong with it is a part of the object, here and below
+			return out, nil // what is wrong with it is a part of the object
 		}
 		out.Accepted = was
 		return out, a.stand(ctx, obj, out, last)

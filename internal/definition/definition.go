@@ -121,7 +121,7 @@ func older(served metav1.Object, lacks []string) bool {
 func LastWriter(managed []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	for _, m := range managed {
-		writesSpec := m.Subresource == "" && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.Raw), `"f:spec"`)
+		writesSpec := m.Subresource == "" && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.GetRawString(), `"f:spec"`)
 		if writesSpec && (last.Time == nil || m.Time != nil && last.Time.Before(m.Time)) {
 			last = m
 		}

@@ -47,9 +47,9 @@ func (l *linter) rewrite(at place, rank int, same bool, to nfdv1alpha1.MatchExpr
 	l.advise(at.path(), rank, fix, "%s: write %s", fmt.Sprintf(reason, args...), fields(to))
 }
 
-// replace warns about a value of an expression and proposes another one.
-func (l *linter) replace(at place, i int, same bool, to, message string, args ...any) {
-	fix := at.fix(same, warning.Edit{Path: append(at.steps(), "value", i), Value: to})
+// replace warns about a value of an expression and proposes another one that was probably meant.
+func (l *linter) replace(at place, i int, to, message string, args ...any) {
+	fix := at.fix(probablyMeant, warning.Edit{Path: append(at.steps(), "value", i), Value: to})
 	l.advise(at.value(i), warning.Suspicious, fix, message, args...)
 }
 

@@ -214,7 +214,7 @@ func (l *linter) values(at place, f *dictionary.Feature, element *dictionary.Ele
 		case right != "" && slices.Contains(e.Value, right):
 			l.warn(at.value(i), warning.Suspicious, "%s is never %q", key, v)
 		case right != "":
-			l.replace(at, i, probablyMeant, right, "%s is never %q: write %s", key, v, right)
+			l.replace(at, i, right, "%s is never %q: write %s", key, v, right)
 		case key == "chassis_type":
 			l.warn(at.value(i), warning.Suspicious, "chassis_type is a number of the SMBIOS specification, such as 3 for a desktop or 23 for a rack mount chassis, and never %q", v)
 		default:

@@ -169,7 +169,8 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 	}{{"labels", r.Labels}, {"annotations", r.Annotations}, {"extendedResources", r.ExtendedResources}} {
 		for _, key := range facts.SortedKeys(m.values) {
 			ref, whole := strings.CutPrefix(m.values[key], "@")
-			if whole && m.field == "annotations" && wholeReference.MatchString(m.values[key]) {
+			switch {
+			case whole && m.field == "annotations" && wholeReference.MatchString(m.values[key]):
 				l.advise(path.Child(m.field).Key(key), warning.Suspicious,
 					&warning.Fix{Rule: path.String(), Edits: []warning.Edit{{Path: []any{m.field, key}, Value: "{" + m.values[key] + "}"}}},
 					"annotations are written as they are, with the @: write %q", "{"+m.values[key]+"}")
@@ -177,9 +178,9 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 				if l.reference(path.Child(m.field).Key(key), ref); len(l.out) > at {
 					l.out[at-1].Fix = nil // what it refers to does not exist either
 				}
-			} else if whole && m.field != "annotations" {
+			case whole && m.field != "annotations":
 				l.reference(path.Child(m.field).Key(key), ref)
-			} else if strings.Contains(m.values[key], "@") {
+			case strings.Contains(m.values[key], "@"):
 				l.references(path.Child(m.field).Key(key), m.values[key])
 			}
 		}

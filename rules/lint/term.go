@@ -161,17 +161,17 @@ func (l *linter) id(at place, name, key string, width int, all nfdv1alpha1.Match
 		case !isHex(bare):
 			l.warn(at.value(i), warning.Suspicious, "invalid id %q: the kernel writes %d hexadecimal digits in lower case, such as %s", v, width, "10de"[4-width:])
 		case bare != lower:
-			l.replace(at, i, probablyMeant, right, "the kernel writes ids without 0x: %q", right)
+			l.replace(at, i, right, "the kernel writes ids without 0x: %q", right)
 		case len(bare) != width && name == "pci.device" && key == "class" && len(bare) == 6:
-			l.replace(at, i, probablyMeant, bare[:4], "a class has %d digits here, without the programming interface: %q", width, bare[:4])
+			l.replace(at, i, bare[:4], "a class has %d digits here, without the programming interface: %q", width, bare[:4])
 		case name == "usb.device" && key == "class" && len(strings.TrimLeft(bare, "0")) > width:
 			l.warn(at.value(i), warning.Suspicious, "a class of USB devices has %d digits, and %q looks like a product; did you mean device?", width, v)
 		case len(bare) > width:
 			l.warn(at.value(i), warning.Suspicious, "an id has %d digits, and %q has %d", width, v, len(bare))
 		case len(bare) != width:
-			l.replace(at, i, probablyMeant, right, "an id has %d digits: did you mean %q?", width, right)
+			l.replace(at, i, right, "an id has %d digits: did you mean %q?", width, right)
 		case lower != v:
-			l.replace(at, i, probablyMeant, lower, "the kernel writes ids in lower case: %q", lower)
+			l.replace(at, i, lower, "the kernel writes ids in lower case: %q", lower)
 		case name == "pci.device":
 			l.misplaced(at.value(i), key, v, vendors(all))
 		}
