@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -53,7 +54,42 @@ func (c *Cluster) ApplyCRDs(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.discovered(ctx)
+}
+
+// discovered waits until the API server lists Assay's kinds in its discovery document, from which clients learn them. It does so some time
+// after it serves them.
+func (c *Cluster) discovered(ctx context.Context) error {
+	kinds, err := ownKinds()
+	if err != nil {
+		return err
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(c.RESTConfig())
+	if err != nil {
+		return err
+	}
+	return WaitFor(ctx, "discovery of Assay's kinds", func(ctx context.Context) error {
+		_, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
+		if err != nil {
+			return err
+		}
+		listed := map[schema.GroupVersionResource]bool{}
+		for _, list := range lists {
+			gv, err := schema.ParseGroupVersion(list.GroupVersion)
+			if err != nil {
+				return err
+			}
+			for i := range list.APIResources {
+				listed[gv.WithResource(list.APIResources[i].Name)] = true
+			}
+		}
+		for _, kind := range kinds {
+			if !listed[kind] {
+				return fmt.Errorf("%s is not listed", kind)
+			}
+		}
+		return nil
+	})
 }
 
 // definitions returns Assay's CRDs, sorted by file name.
