@@ -136,13 +136,21 @@ func (s *story) pulled(ctx context.Context, command string) error {
 	return nil
 }
 
+// ofMake tells whether a make that runs this test left a variable to makes below it, which would print directories between the lines of
+// the command.
+func ofMake(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}, name)
+}
+
 // shell runs commands of a page in a clone, and returns their output. The caches of Go are those of the user. Only programs for this
 // machine are compiled, and the registry has no TLS.
 func (s *story) shell(ctx context.Context, commands string) (string, error) {
 	fmt.Println(indent("  $ ", commands))
 	cmd := exec.CommandContext(ctx, "sh", "-ec", commands)
 	env := slices.DeleteFunc(s.env(), func(v string) bool { return strings.HasPrefix(v, "HOME=") })
-	cmd.Dir, cmd.Env = s.root, append(os.Environ(), append(env, "PLAIN_HTTP=1", "PLATFORMS=linux/"+runtime.GOARCH)...)
+	env = append(slices.DeleteFunc(os.Environ(), ofMake), env...)
+	cmd.Dir, cmd.Env = s.root, append(env, "PLAIN_HTTP=1", "PLATFORMS=linux/"+runtime.GOARCH)
 	out, err := cmd.CombinedOutput()
 	fmt.Println(indent("  ", strings.TrimSpace(string(out))))
 	if err != nil {
