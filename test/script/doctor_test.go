@@ -61,13 +61,23 @@ func TestDoctor(t *testing.T) {
 		also               string // the beginning of a consequence that is reported too
 	}{
 		"Nothing is wrong": {want: "ok   the API server calls the webhook, which rejected a dry run of an invalid rule, and warned about one without outputs"},
-		"Nothing is installed": {
+		"The programs are not of the chart": {
 			damage: func(t *testing.T, d *doctored) {
 				d.delete(t, d.controller)
 				d.delete(t, d.hook)
 				d.delete(t, d.workers)
 			},
-			code: 1, want: "BAD  Assay is not installed: no Deployment or DaemonSet in any namespace has the label app.kubernetes.io/part-of=assay",
+			code: 1, want: "WARN 2 of 2 Nodes have features from programs that are not of the chart: no Deployment or DaemonSet in any namespace has the label app.kubernetes.io/part-of=assay",
+		},
+		"Another publisher's object has the name of a Node": {
+			damage: func(t *testing.T, d *doctored) {
+				f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "n1"}}
+				d.delete(t, f)
+				d.create(t, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+					Namespace: metav1.NamespaceDefault, Name: "n1", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n1"},
+				}})
+			},
+			code: 1, want: "BAD  1 Node: n1: the worker is ready and publishes no features; those that the Node has are of other publishers",
 		},
 		"The configuration of the workers is invalid": {
 			damage: func(t *testing.T, d *doctored) {

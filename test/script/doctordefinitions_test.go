@@ -48,6 +48,10 @@ func TestDoctorWithoutDefinitions(t *testing.T) {
 		}
 	}
 	const absent = "BAD  Assay is not installed: no Deployment or DaemonSet in any namespace has the label app.kubernetes.io/part-of=assay"
+	t.Run("The definitions alone", func(t *testing.T) {
+		problems(t, "BAD  Assay's definitions are installed, and its programs are not: no Deployment or DaemonSet in any namespace has the label",
+			"Install the chart: helm install assay charts/assay")
+	})
 	t.Run("One of an installation", func(t *testing.T) {
 		d.install(t)
 		remove(t, "nodebaselines.assay.dev")

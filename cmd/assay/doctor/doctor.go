@@ -57,19 +57,19 @@ type examination struct {
 	missing     []string // CustomResourceDefinitions that do not exist
 }
 
-// Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does not change the cluster. If namespace is empty, Examine searches all
-// namespaces for installations. More are checks that need other packages; they run last. Examine returns an error if the cluster cannot be
-// examined at all.
+// Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does
+// not change the cluster. If namespace is empty, Examine searches all namespaces for installations. More are checks that need other packages;
+// they run last. Examine returns an error if the cluster cannot be examined at all.
 func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...Check) ([]Finding, error) {
 	e := &examination{c: c, namespace: namespace}
 	if err := e.workloads(ctx); err != nil {
 		return nil, err
 	}
 	e.definitions(ctx)
-	e.installation()
 	if !e.installed() {
-		return e.sorted(), nil // other checks would only report consequences
+		return e.uninstalled(ctx)
 	}
+	e.installation()
 	checks := []func(context.Context) error{
 		e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.webhook, e.selectors, e.rules, e.claims, e.holds, e.writes, e.notReady,
 		e.requests, e.policies, e.schedulers, e.topology,
@@ -81,6 +81,12 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 			return err
 		})
 	}
+	e.run(ctx, checks...)
+	return e.sorted(), nil
+}
+
+// run runs checks. What cannot be read is a finding.
+func (e *examination) run(ctx context.Context, checks ...func(context.Context) error) {
 	for _, check := range checks {
 		err := check(ctx)
 		if cluster.IsNotFound(err) && len(e.missing) > 0 {
@@ -90,7 +96,6 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 			e.report("access", Warning, fmt.Sprintf("cannot check everything: %v", err), "")
 		}
 	}
-	return e.sorted(), nil
 }
 
 // sorted returns the findings, the most important first.
@@ -122,18 +127,6 @@ func (e *examination) workloads(ctx context.Context) (err error) {
 
 // installation reports parts of Assay that are not installed.
 func (e *examination) installation() {
-	if !e.installed() {
-		where := "any namespace"
-		if e.namespace != "" {
-			where = "namespace " + e.namespace
-		}
-		fix := "Install the chart: helm install assay charts/assay --namespace assay-system --create-namespace"
-		if len(e.missing) > 0 && !slices.Contains(e.missing, nfdDefinition) {
-			fix = "The definitions of Node Feature Discovery exist: install the chart as docs/install.md describes under \"Take over from Node Feature Discovery\""
-		}
-		e.report("installation", Error, fmt.Sprintf("Assay is not installed: no Deployment or DaemonSet in %s has the label %s", where, partOf), fix)
-		return
-	}
 	if len(e.part("controller")) == 0 {
 		e.absent("controller", "Deployment")
 	}

@@ -108,6 +108,7 @@ func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, node
 // states returns the state of the worker on each node.
 func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (map[string]*nodeState, error) {
 	out := map[string]*nodeState{}
+	own := map[string]bool{} // namespaces of workers
 	of := func(node string) *nodeState {
 		if out[node] == nil {
 			out[node] = &nodeState{}
@@ -115,6 +116,7 @@ func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (m
 		return out[node]
 	}
 	for _, d := range agents {
+		own[d.Namespace] = true
 		pods, err := e.c.AllPodsOf(ctx, d.Namespace, d.Spec.Selector)
 		if err != nil {
 			return nil, err
@@ -137,7 +139,7 @@ func (e *examination) states(ctx context.Context, agents []*appsv1.DaemonSet) (m
 			continue
 		}
 		of(node).any = true
-		if objects[i].Name == node { // workers name their NodeFeature like the node
+		if objects[i].Name == node && own[objects[i].Namespace] { // workers name their NodeFeature like the node
 			of(node).published = true
 			of(node).lacking = objects[i].Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != ""
 		}
@@ -178,8 +180,12 @@ func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix 
 	if container, why := unready(s.pod); why != "" {
 		return "the worker is down: " + why + stale, logsOf(s.pod, container)
 	}
-	if !s.any {
-		return "the worker is ready and publishes no features", logsOf(s.pod, "")
+	if !s.published {
+		other := ""
+		if s.any {
+			other = "; those that the Node has are of other publishers"
+		}
+		return "the worker is ready and publishes no features" + other, logsOf(s.pod, "")
 	}
 	if s.lacking {
 		return "NodeFeatureSets that the NodeFeature names are missing, and its worker has not created them again", logsOf(s.pod, "")
