@@ -47,7 +47,8 @@ func TestTheVersionFollowsTheFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the definitions have\n%sand %s\n%sincrease DefinitionVersion if a release has that version, and run make generate and go test ./charts -update", got, file, want)
+		t.Errorf("the definitions have\n%sand %s\n%sincrease DefinitionVersion if a release has that version, add new fields to since in internal/definition, "+
+			"and run make generate and go test ./charts -update", got, file, want)
 	}
 }
 

@@ -6,13 +6,14 @@
 package definition
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -89,7 +90,7 @@ func Of(served *unstructured.Unstructured) (Status, error) {
 	out := Status{State: Whole, UID: served.GetUID(), Missing: lacks}
 	switch {
 	case len(lacks) == 0:
-	case older(served, lacks):
+	case older(served, lacks, since[served.GetName()]):
 		out.State = Older
 	default:
 		out.State = Foreign
@@ -97,24 +98,15 @@ func Of(served *unstructured.Unstructured) (Status, error) {
 	return out, nil
 }
 
-// since are the fields that definitions got after the first release, with the version of the definitions that has them first, by the
-// name of the definition. A definition that lacks another field is not an older one of Assay's.
-var since = map[string]map[string]string{}
+// since has the fields that definitions got after version 1, with the assayv1alpha1.DefinitionVersion that has them first, by the name of the
+// definition. A definition that lacks another field is not an older one of Assay's.
+var since = map[string]map[string]int{}
 
 // older reports whether a definition is one of an earlier version of Assay. Its annotation alone does not show that: a program that applies
 // NFD's definition server-side leaves it.
-func older(served metav1.Object, lacks []string) bool {
-	of, err := version.ParseGeneric(served.GetAnnotations()[VersionAnnotation])
-	if err != nil {
-		return false
-	}
-	for _, field := range lacks {
-		added, err := version.ParseGeneric(since[served.GetName()][field])
-		if err != nil || of.AtLeast(added) {
-			return false
-		}
-	}
-	return true
+func older(served metav1.Object, lacks []string, since map[string]int) bool {
+	of, err := strconv.Atoi(served.GetAnnotations()[assayv1alpha1.DefinitionVersionAnnotation])
+	return err == nil && !slices.ContainsFunc(lacks, func(field string) bool { return of >= since[field] })
 }
 
 // LastWriter returns the field manager that last changed the spec of a definition; empty: unknown.
@@ -128,6 +120,3 @@ func LastWriter(managed []metav1.ManagedFieldsEntry) string {
 	}
 	return last.Manager
 }
-
-// VersionAnnotation on a definition is the version of Assay that it is from.
-const VersionAnnotation = assayv1alpha1.GroupName + "/definition-version"

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/definition"
 )
 
@@ -239,7 +240,7 @@ func (d *Definitions) look(ctx context.Context, name string, head *metav1.Partia
 			return d.unread(ctx, name, err)
 		}
 	}
-	version := fmt.Sprint(head.UID, " ", head.Generation, " ", head.Annotations[definition.VersionAnnotation], " ", head.DeletionTimestamp)
+	version := fmt.Sprint(head.UID, " ", head.Generation, " ", head.Annotations[assayv1alpha1.DefinitionVersionAnnotation], " ", head.DeletionTimestamp)
 	d.mu.Lock()
 	same := d.kinds[name].version == version
 	d.mu.Unlock()
