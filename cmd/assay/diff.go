@@ -35,6 +35,7 @@ func newDiff() *cobra.Command {
 		Use:   "diff [-f] FILE…",
 		Short: "Show the changes that applying rules would make, by node",
 		Long: `Show the changes that applying rules would make, by node. Objects in the files replace those of the same name in the cluster.
+It adds what custom rules of the worker give: those of its configuration, also in a ConfigMap, or of a file of custom.d.
 
 A key that the controller keeps on a node although no rule sets it now is not added again by a rule that sets it, and is removed when the
 rule that set it, by the record of the controller, is changed or deleted.
@@ -79,8 +80,10 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	after, broken := w.program(cmd.Context(), next)
-	note(cmd, broken)
+	after := w.appliedProgram(cmd, next)
+	if len(next.custom) > 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: custom rules of the worker are added: labels that only its present rules give stay in the comparison")
+	}
 	names := w.fleet.Names()
 	if f.nodes != "" {
 		if names, err = w.chosen(f.nodes); err != nil {
@@ -105,8 +108,24 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	return printChangeList(cmd, list, len(names), f.output)
 }
 
+// applied are the rules of the cluster after files are applied.
+type applied struct {
+	objects []nfdv1alpha1.NodeFeatureRule
+	custom  []*rules.RuleSet // custom rules of the worker, in the files
+}
+
+// appliedProgram compiles rules, and prints which of them are left out.
+func (w *world) appliedProgram(cmd *cobra.Command, next *applied) *rules.Program {
+	program, broken := w.program(cmd.Context(), next.objects)
+	note(cmd, broken)
+	if len(next.custom) == 0 {
+		return program
+	}
+	return rules.Link(w.opt, slices.Concat(program.Sets(), next.custom)...)
+}
+
 // applied returns the rules of the world without those to remove, and with those in files added or replaced.
-func (w *world) applied(cmd *cobra.Command, files, remove []string) ([]nfdv1alpha1.NodeFeatureRule, error) {
+func (w *world) applied(cmd *cobra.Command, files, remove []string) (*applied, error) {
 	next := slices.Clone(w.rules)
 	var known []string
 	for i := range w.rules {
@@ -125,10 +144,14 @@ func (w *world) applied(cmd *cobra.Command, files, remove []string) ([]nfdv1alph
 	}
 	found := len(remove) > 0
 	all := input.Manifests(paths, cmd.InOrStdin())
-	if err := rejected(cmd, w, all); err != nil {
+	checker, err := rejected(cmd, w, all)
+	if err != nil {
 		return nil, err
 	}
+	var custom []*rules.RuleSet
 	for _, file := range all {
+		_, sets := checker.CustomRules(file)
+		custom = append(custom, sets...)
 		for _, d := range file.Documents {
 			if d.Kind != manifest.KindRule && d.Kind != manifest.KindTemplate {
 				continue
@@ -147,14 +170,15 @@ func (w *world) applied(cmd *cobra.Command, files, remove []string) ([]nfdv1alph
 			next = append(next, object)
 		}
 	}
-	if !found {
-		return nil, fmt.Errorf("%s: no rules found", strings.Join(files, ", "))
+	if !found && len(custom) == 0 {
+		return nil, noRules(files)
 	}
-	return next, nil
+	return &applied{next, custom}, nil
 }
 
-// rejected prints the errors in files that the cluster would reject. Applying these files would change nothing.
-func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
+// rejected prints the errors in files that the cluster would reject: applying these files would change nothing. It returns the checker of
+// files without errors.
+func rejected(cmd *cobra.Command, w *world, files []*manifest.File) (*check.Checker, error) {
 	known := review.Known{Rules: w.opt, DefaultTemplate: w.settings.DefaultTemplate, AllTemplates: true}
 	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
 	checker := check.New(known, files...)
@@ -163,10 +187,10 @@ func rejected(cmd *cobra.Command, w *world, files []*manifest.File) error {
 		set.findings = append(set.findings, checker.File(file)...)
 	}
 	if report.Errors(set.findings) == 0 {
-		return nil
+		return checker, nil
 	}
 	set.print(cmd.ErrOrStderr(), true)
-	return errFound
+	return nil, errFound
 }
 
 // desired returns the desired state of a node from an outcome.

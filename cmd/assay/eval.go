@@ -42,6 +42,8 @@ It reads the features of the node from files: NodeFeatures as kubectl prints the
 of one node, as the cluster does. Without files it reads the features from the cluster, of the node that --node names or of several
 (--nodes n[1-20],gpu-1 or -l SELECTOR), or, with --local, from this machine. Without RULES it evaluates the rules of the cluster.
 
+RULES are NodeFeatureRules, or custom rules of the worker: its configuration, also in a ConfigMap, or a file of custom.d.
+
 Exit codes: 0 all rules were evaluated; 1 rules have errors (nothing is evaluated or printed to standard output), or a rule failed on
 the node (the other rules are evaluated and printed).`,
 		Example: `  assay eval rules.yaml --features node.yaml

@@ -67,13 +67,14 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	next := &applied{objects: w.rules}
 	if len(f.files) > 0 {
-		if w.rules, err = w.applied(cmd, f.files, nil); err != nil {
+		if next, err = w.applied(cmd, f.files, nil); err != nil {
 			return err
 		}
+		w.rules = next.objects
 	}
-	program, broken := w.program(cmd.Context(), w.rules)
-	note(cmd, broken)
+	program := w.appliedProgram(cmd, next)
 	in := w.fleet.Input(args[0])
 	e := &explanation{
 		tracer:  tracer{traceOptions: traceOptions{taints: true, mask: w.opt.Mask, withholding: w.withholding()}, w: cmd.OutOrStdout(), s: styleOf(cmd.OutOrStdout())},

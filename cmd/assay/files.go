@@ -190,18 +190,20 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 	checker := check.New(review.Known{Rules: opt}, out.files...)
 	checker.Files = true
 	for _, file := range out.files {
-		for _, p := range file.Problems {
-			out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
+		problems, sets := checker.CustomRules(file)
+		if !check.Configures(file) { // otherwise its reader has reported them
+			problems = append(problems, file.Problems...)
 		}
+		out.sets = append(out.sets, sets...)
 		for _, d := range file.Documents {
 			if d.Kind != manifest.KindRule {
 				continue
 			}
-			problems, set := checker.Compile(d)
-			out.sets = append(out.sets, set)
-			for _, p := range problems {
-				out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
-			}
+			found, set := checker.Compile(d)
+			out.sets, problems = append(out.sets, set), append(problems, found...)
+		}
+		for _, p := range problems {
+			out.findings = append(out.findings, report.Finding{File: file.Name, Problem: p})
 		}
 	}
 	report.Sort(out.findings)
@@ -210,9 +212,14 @@ func loadRules(cmd *cobra.Command, names []string, opt rules.Options) (*ruleFile
 		return nil, errFound
 	}
 	if len(out.sets) == 0 {
-		return nil, fmt.Errorf("%s: no NodeFeatureRules found", names[0])
+		return nil, noRules(names)
 	}
 	return out, nil
+}
+
+// noRules returns the error about files without rules.
+func noRules(files []string) error {
+	return fmt.Errorf("%s: no rules found: expected NodeFeatureRules, or a configuration of the worker with sources.custom", strings.Join(files, ", "))
 }
 
 // print prints the problems of the rules: errors as in lint, warnings on one line each.

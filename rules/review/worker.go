@@ -17,10 +17,11 @@ func IsCustomRules(d *manifest.Document) bool {
 	return d.Kind == "" && d.APIVersion == "" && d.Root.Kind == yaml.SequenceNode
 }
 
-// CustomRules reviews the list of the worker's custom rules at a path of a document, in any of NFD's notations.
-func CustomRules(d *manifest.Document, list *yaml.Node, path string, known Known) []manifest.Problem {
+// CustomRules reviews the list of the worker's custom rules at a path of a document, in any of NFD's notations, and compiles those without
+// errors, as the worker does. The set has the name of the file.
+func CustomRules(d *manifest.Document, list *yaml.Node, path string, known Known) ([]manifest.Problem, *rules.RuleSet) {
 	if list.Kind != yaml.SequenceNode {
-		return []manifest.Problem{d.Problem(manifest.Error, "type", path, "expected a list of rules")}
+		return []manifest.Problem{d.Problem(manifest.Error, "type", path, "expected a list of rules")}, nil
 	}
 	var problems []manifest.Problem
 	copied := clone(list)
@@ -39,7 +40,7 @@ func CustomRules(d *manifest.Document, list *yaml.Node, path string, known Known
 	var spec nfdv1alpha1.NodeFeatureRuleSpec
 	problems = append(problems, d.DecodeNode(copied, path, &spec.Rules)...)
 	known.Rules.Custom = true
-	_, report := rules.CompileSpec("custom", &spec, known.Rules)
+	set, report := rules.CompileSpec(d.File().Name, &spec, known.Rules)
 	found := Findings{}
 	found.report(report, &known)
 	at := func(p string) string {
@@ -55,7 +56,7 @@ func CustomRules(d *manifest.Document, list *yaml.Node, path string, known Known
 	for i := range found.Warnings {
 		found.Warnings[i].Path = at(found.Warnings[i].Path)
 	}
-	return append(problems, Problems(d, found)...)
+	return append(problems, Problems(d, found)...), set
 }
 
 // lineInText matches the line number in a converter's message, which is redundant.

@@ -67,7 +67,8 @@ func (c *Checker) File(f *manifest.File) []report.Finding {
 // pods require or prefer features with annotations.
 func (c *Checker) Document(d *manifest.Document) (problems []manifest.Problem, found review.Findings) {
 	if review.IsCustomRules(d) {
-		return review.CustomRules(d, d.Root, "", c.known), found
+		problems, _ = review.CustomRules(d, d.Root, "", c.known)
+		return problems, found
 	}
 	if d.Kind == "ConfigMap" {
 		return c.inConfigMap(d), found

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/assay-project/assay/internal/config/workerconfig"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 	"github.com/assay-project/assay/rules/yamltree"
@@ -97,13 +98,60 @@ func (c *Checker) configuration(p *program, f *manifest.File, around []byte) []m
 		return f.Problems // it is empty, or not text
 	}
 	out := p.review(data, around)
-	if p == worker && len(f.Documents) > 0 {
-		if list := f.Documents[0].Child("sources", "custom"); list != nil && list.Kind == yaml.SequenceNode {
-			out = append(out, ignored(review.CustomRules(f.Documents[0], list, "sources.custom", c.known))...)
-		}
+	if p == worker {
+		found, _ := c.custom(f)
+		out = append(out, ignored(found)...)
 	}
 	return out
 }
+
+// custom reviews and compiles the custom rules in a configuration of the worker; the set is nil if there are none.
+func (c *Checker) custom(f *manifest.File) ([]manifest.Problem, *rules.RuleSet) {
+	if len(f.Documents) == 0 {
+		return nil, nil
+	}
+	list := f.Documents[0].Child("sources", "custom")
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return nil, nil
+	}
+	return review.CustomRules(f.Documents[0], list, "sources.custom", c.known)
+}
+
+// CustomRules reviews and compiles the custom rules of the worker in a file: those of its configuration, also in a ConfigMap, and lists of rules
+// as in a file of custom.d. It returns no problems of other documents.
+func (c *Checker) CustomRules(f *manifest.File) (problems []manifest.Problem, sets []*rules.RuleSet) {
+	add := func(set *rules.RuleSet) {
+		if set != nil {
+			sets = append(sets, set)
+		}
+	}
+	if programOfFile(f) == worker {
+		_, set := c.custom(f)
+		add(set)
+		return c.configuration(worker, f, nil), sets
+	}
+	for _, d := range f.Documents {
+		before := len(sets)
+		for _, e := range entries(d) {
+			if e.program == worker {
+				_, set := c.custom(manifest.Parse(e.key, e.data))
+				add(set)
+			}
+		}
+		switch {
+		case len(sets) > before:
+			problems = append(problems, c.inConfigMap(d)...)
+		case review.IsCustomRules(d):
+			found, set := review.CustomRules(d, d.Root, "", c.known)
+			problems = append(problems, found...)
+			add(set)
+		}
+	}
+	return problems, sets
+}
+
+// Configures reports whether a whole file is the configuration of a program.
+func Configures(f *manifest.File) bool { return programOfFile(f) != nil }
 
 // ignored returns the problems of custom rules as warnings: the worker starts without these rules.
 func ignored(list []manifest.Problem) []manifest.Problem {
