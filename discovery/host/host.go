@@ -27,8 +27,14 @@ const (
 	MaxLinks = 40
 )
 
-// ErrTooLarge means that a file or a directory exceeds its limit.
-var ErrTooLarge = errors.New("larger than the limit")
+var (
+	// ErrTooLarge means that a file or a directory exceeds its limit.
+	ErrTooLarge = errors.New("larger than the limit")
+	// ErrNotRegular means that a file is a directory, a pipe, a socket or a device.
+	ErrNotRegular = errors.New("not a regular file")
+	// ErrOutside means that a link leads out of a directory that ReadBelow must not leave.
+	ErrOutside = errors.New("a symbolic link leads out of the directory")
+)
 
 // FS is a file tree rooted at "/", with names such as "sys/bus/pci/devices" and "proc/modules". Symbolic links are resolved inside
 // the tree and cannot leave it: ".." at the root stays at the root, as in a chroot. Implementations are pointers, so that a source
@@ -43,6 +49,11 @@ type FS interface {
 	Resolve(name string) (string, error)
 	// Stat returns information about a file; it follows links.
 	Stat(name string) (fs.FileInfo, error)
+	// Lstat returns information about a file; it does not follow a link at the end of the name.
+	Lstat(name string) (fs.FileInfo, error)
+	// OpenBelow opens a file below a directory whose name contains no link. It never leaves the directory, even if other processes
+	// replace files by links meanwhile.
+	OpenBelow(dir, name string) (fs.File, error)
 }
 
 // System provides the facts of a host that come from system calls and instructions, not from files.
@@ -159,15 +170,72 @@ func (h Host) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, h.pathError("open", name, err)
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("not a regular file but %s", kind(info.Mode()))
-	}
-	if err != nil {
+	if _, err := regular(f.Stat()); err != nil {
 		_ = f.Close()
 		return nil, h.pathError("open", name, err)
 	}
 	return f, nil
+}
+
+// regular returns an error that matches ErrNotRegular unless the file is a regular one.
+func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w but %s", ErrNotRegular, kind(info.Mode()))
+	}
+	return info, err
+}
+
+// ReadBelow returns the first n bytes of a file in a directory in which other users may be able to create links. It follows links to
+// regular files below the directory, and returns information about each of them and about the file. For all other links, the error
+// matches ErrOutside.
+func (h Host) ReadBelow(dir, name string, n int) (data []byte, file fs.FileInfo, links []fs.FileInfo, err error) {
+	full := dir + "/" + name
+	if err := h.check("open", full); err != nil {
+		return nil, nil, nil, err
+	}
+	data, file, links, err = readBelow(h.FS, dir, name, n)
+	if err != nil {
+		return nil, nil, nil, h.pathError("open", full, err)
+	}
+	return data, file, links, nil
+}
+
+func readBelow(tree FS, dir, name string, n int) (data []byte, file fs.FileInfo, links []fs.FileInfo, err error) {
+	dir, err = tree.Resolve(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	real, err := resolveFrom(dir, name, func(part string) (string, error) {
+		info, err := tree.Lstat(part)
+		switch {
+		case err != nil:
+			return "", err
+		case info.Mode()&fs.ModeSymlink == 0:
+			return "", errNotLink
+		}
+		links = append(links, info)
+		return tree.ReadLink(part)
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	below, ok := strings.CutPrefix(real, dir+"/")
+	if !ok {
+		return nil, nil, nil, ErrOutside
+	}
+	if _, err := regular(tree.Stat(real)); err != nil { // opening a device can do something
+		return nil, nil, nil, err
+	}
+	f, err := tree.OpenBelow(dir, below)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if file, err = regular(f.Stat()); err != nil {
+		return nil, nil, nil, err
+	}
+	data, err = readAtMost(f, n)
+	return data, file, links, err
 }
 
 // ReadDir returns the sorted names in a directory of at most MaxEntries entries.

@@ -114,6 +114,23 @@ func (f *realFS) Stat(name string) (fs.FileInfo, error) {
 	return os.Lstat(f.local(name))
 }
 
+func (f *realFS) Lstat(name string) (fs.FileInfo, error) {
+	dir, err := f.Resolve(parent(name))
+	if err != nil {
+		return nil, err
+	}
+	return os.Lstat(filepath.Join(f.local(dir), filepath.Base(name)))
+}
+
+func (f *realFS) OpenBelow(dir, name string) (fs.File, error) {
+	root, err := os.OpenRoot(f.local(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
 func (f *realFS) Resolve(name string) (string, error) {
 	return resolve(name, func(n string) (string, error) {
 		if _, ok := f.mounts[n]; ok {

@@ -101,6 +101,16 @@ func (r *recorder) note(name string, err error, change func(*recorded)) {
 // Open opens a file and records the content that is read.
 func (r *recorder) Open(name string) (fs.File, error) {
 	f, err := r.under.Open(name)
+	return r.opened(name, f, err)
+}
+
+// OpenBelow opens a file below a directory and records the content that is read.
+func (r *recorder) OpenBelow(dir, name string) (fs.File, error) {
+	f, err := r.under.OpenBelow(dir, name)
+	return r.opened(path.Join(dir, name), f, err)
+}
+
+func (r *recorder) opened(name string, f fs.File, err error) (fs.File, error) {
 	r.note(name, err, func(*recorded) {})
 	if err != nil {
 		return nil, err
@@ -181,5 +191,14 @@ func (r *recorder) Resolve(name string) (string, error) {
 func (r *recorder) Stat(name string) (fs.FileInfo, error) {
 	info, err := r.under.Stat(name)
 	r.note(name, err, func(e *recorded) { e.dir = e.dir || info.IsDir() })
+	return info, err
+}
+
+// Lstat returns information about a file and records it if it is a link.
+func (r *recorder) Lstat(name string) (fs.FileInfo, error) {
+	info, err := r.under.Lstat(name)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		_, err = r.ReadLink(name)
+	}
 	return info, err
 }

@@ -15,7 +15,11 @@ var errNotLink = errors.New("not a symbolic link")
 // the root: resolution is lexical, so ".." at the root stays there, and an absolute target starts at the root. The last component
 // need not exist.
 func resolve(name string, readlink func(string) (string, error)) (string, error) {
-	done, rest := "", name
+	return resolveFrom("", name, readlink)
+}
+
+// resolveFrom resolves a name in a directory whose own name contains no link.
+func resolveFrom(done, rest string, readlink func(string) (string, error)) (string, error) {
 	for links := 0; rest != ""; {
 		var part string
 		part, rest, _ = strings.Cut(rest, "/")

@@ -173,6 +173,22 @@ func (t *Tree) Stat(name string) (fs.FileInfo, error) {
 	return treeInfo{name: path.Base(name), node: n}, nil
 }
 
+// Lstat returns information about a file; it does not follow a link at the end of the name.
+func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
+	dir, err := resolve(parent(name), t.readLink)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := t.nodes[path.Join(dir, path.Base(name))]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return treeInfo{name: path.Base(name), node: n}, nil
+}
+
+// OpenBelow opens a file below a directory.
+func (t *Tree) OpenBelow(dir, name string) (fs.File, error) { return t.Open(path.Join(dir, name)) }
+
 type treeFile struct {
 	io.Reader
 	info treeInfo

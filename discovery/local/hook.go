@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,7 @@ func (s *Source) runHooks(ctx context.Context, out *elements) error {
 	ran := 0
 	for _, entry := range entries {
 		path := filepath.Join(s.config.HooksDirectory, entry.Name())
-		info, err := os.Stat(path)
+		info, links, err := followed(path)
 		if err != nil {
 			s.failed(out, path, err)
 			continue
@@ -48,7 +49,7 @@ func (s *Source) runHooks(ctx context.Context, out *elements) error {
 		if strings.HasPrefix(entry.Name(), ".") || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
 			continue
 		}
-		if why := writable(info); why != "" {
+		if why := untrusted(info, links); why != "" {
 			out.problem(fmt.Errorf("%s: not run: %s, and hooks run with the permissions of the worker", path, why))
 			continue
 		}
@@ -59,6 +60,16 @@ func (s *Source) runHooks(ctx context.Context, out *elements) error {
 		s.runHook(ctx, path, out)
 	}
 	return nil
+}
+
+// followed returns information about a file, and about the link to it, if it is one.
+func followed(path string) (info fs.FileInfo, links []fs.FileInfo, err error) {
+	link, err := os.Lstat(path)
+	if err != nil || link.Mode()&fs.ModeSymlink == 0 {
+		return link, nil, err
+	}
+	info, err = os.Stat(path)
+	return info, []fs.FileInfo{link}, err
 }
 
 // runHook runs one hook. The output of a hook that fails does not count: see failed.

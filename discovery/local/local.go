@@ -163,36 +163,48 @@ func (s *Source) readFiles(h host.Host, out *elements) error {
 			out.problem(fmt.Errorf("/%s: only the first %d files are read", s.config.Directory, MaxFiles))
 			return nil
 		}
-		s.readFile(h, s.config.Directory+"/"+name, out)
+		s.readFile(h, name, out)
 	}
 	return nil
 }
 
-func (s *Source) readFile(h host.Host, file string, out *elements) {
-	info, err := h.Stat(file)
-	if err != nil {
-		s.failed(out, "/"+file, err)
+// readFile reads one file. A link out of the directory is not followed: a user who may create one, but not read what it leads to, could
+// publish the worker's own token or environment with it.
+func (s *Source) readFile(h host.Host, name string, out *elements) {
+	file := "/" + s.config.Directory + "/" + name
+	data, info, links, err := h.ReadBelow(s.config.Directory, name, MaxFileSize+1)
+	switch {
+	case errors.Is(err, host.ErrNotRegular):
+		return // a subdirectory, or ..data of a ConfigMap
+	case errors.Is(err, host.ErrOutside):
+		out.problem(fmt.Errorf("%s: rejected: %w: put a copy of the file there", file, host.ErrOutside))
+		return
+	case err != nil:
+		s.failed(out, file, err)
 		return
 	}
-	if !info.Mode().IsRegular() {
-		return // a subdirectory, or ..data of a ConfigMap
-	}
-	if why := writable(info); why != "" {
+	if why := untrusted(info, links); why != "" {
 		if s.config.Strict {
-			out.problem(fmt.Errorf("/%s: rejected: %s", file, why))
+			out.problem(fmt.Errorf("%s: rejected: %s", file, why))
 			return
 		}
-		out.problem(fmt.Errorf("/%s: %s: any of these users can set labels of this node", file, why))
+		out.problem(fmt.Errorf("%s: %s: any of these users can set labels of this node", file, why))
 	}
-	data, err := h.ReadPrefix(file, MaxFileSize+1)
-	switch {
-	case err != nil:
-		s.failed(out, "/"+file, err)
-	case len(data) > MaxFileSize:
-		out.problem(fmt.Errorf("/%s: %w of %d bytes; ignored", file, host.ErrTooLarge, MaxFileSize))
-	default:
-		s.parse(out, "/"+file, data)
+	if len(data) > MaxFileSize {
+		out.problem(fmt.Errorf("%s: %w of %d bytes; ignored", file, host.ErrTooLarge, MaxFileSize))
+		return
 	}
+	s.parse(out, file, data)
+}
+
+// untrusted returns which users other than root chose the content of a file that was found through links; empty if none.
+func untrusted(info fs.FileInfo, links []fs.FileInfo) string {
+	for _, l := range links {
+		if uid, known := owner(l); known && uid != 0 {
+			return fmt.Sprintf("user %d, not root, owns the symbolic link %s", uid, l.Name())
+		}
+	}
+	return writable(info)
 }
 
 // failed reports a file that cannot be read or a hook that fails, and parses what it contained last.

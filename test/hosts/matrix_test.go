@@ -127,6 +127,11 @@ func (t *tracer) Open(name string) (fs.File, error) {
 	return t.FS.Open(name)
 }
 
+func (t *tracer) OpenBelow(dir, name string) (fs.File, error) {
+	t.note(dir+"/"+name, true)
+	return t.FS.OpenBelow(dir, name)
+}
+
 func (t *tracer) ReadDirNames(name string, max int) ([]string, error) {
 	t.note(name, true)
 	return t.FS.ReadDirNames(name, max)
