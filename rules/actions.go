@@ -51,7 +51,7 @@ func (e *evaluation) act(r *rule) error {
 	for i, a := range r.actions {
 		to := &effects{e: e, how: fmt.Sprintf("actions[%d]", i)}
 		err := a.Run(e, to)
-		if err != nil && !e.missing(keys.Action, to.how, err) {
+		if err != nil && !e.leftOut(keys.Action, to.how, err) {
 			return fmt.Errorf("%s: %w", to.how, err)
 		}
 	}

@@ -72,18 +72,21 @@ func (e *evaluation) produceOnce(r *rule) error {
 	return e.act(r)
 }
 
-// missing records an output that is left out because it refers to something that the node does not have, and reports whether err is
-// such an error.
-func (e *evaluation) missing(kind keys.Kind, key string, err error) bool {
+// leftOut records an output that is left out because it refers to something that the node does not have, or because its number is too
+// large, and reports whether err is such an error.
+func (e *evaluation) leftOut(kind keys.Kind, key string, err error) bool {
 	var fault *expr.Error
-	if !errors.As(err, &fault) || !fault.Missing {
+	if !errors.As(err, &fault) || !fault.Missing && !fault.TooLarge {
 		return false
 	}
 	reason := fault.Message
-	if e.rule.set.sensitive {
+	switch {
+	case e.rule.set.sensitive && fault.Missing:
 		reason = "it refers to something that this node does not have"
+	case e.rule.set.sensitive:
+		reason = terse(err)
 	}
-	e.reject(Rejection{Kind: kind, Key: key, Reason: reason, Missing: true})
+	e.reject(Rejection{Kind: kind, Key: key, Reason: reason, Missing: fault.Missing})
 	return true
 }
 
@@ -98,14 +101,14 @@ func (e *evaluation) reject(r Rejection) {
 func (e *evaluation) variable(a *assignment) error {
 	name, err := a.key.Format(e)
 	if err != nil {
-		return e.orMissing(keys.Var, a.key.Source(), err)
+		return e.orLeftOut(keys.Var, a.key.Source(), err)
 	}
 	value, err := a.value.Eval(e)
 	if err == nil && value.Kind() == expr.Masked {
 		err = errMasked
 	}
 	if err != nil {
-		return e.orMissing(keys.Var, name, err)
+		return e.orLeftOut(keys.Var, name, err)
 	}
 	e.setVariable(name, value, value.String(), "vars")
 	return nil
@@ -113,8 +116,8 @@ func (e *evaluation) variable(a *assignment) error {
 
 var errMasked = errors.New("the value is masked, and a masked value may not be written")
 
-func (e *evaluation) orMissing(kind keys.Kind, key string, err error) error {
-	if e.missing(kind, key, err) {
+func (e *evaluation) orLeftOut(kind keys.Kind, key string, err error) error {
+	if e.leftOut(kind, key, err) {
 		return nil
 	}
 	return fmt.Errorf("%s %q: %w", kind, key, err)
@@ -163,7 +166,7 @@ func (e *evaluation) assign(a *assignment) error {
 	}
 	name, err := a.key.Format(e)
 	if err != nil {
-		return e.orMissing(a.kind, a.key.Source(), err)
+		return e.orLeftOut(a.kind, a.key.Source(), err)
 	}
 	return e.give(a, name, how)
 }
@@ -184,7 +187,7 @@ func (e *evaluation) give(a *assignment, name, how string) error {
 	case e.program.opt.Strict && a.reference != "":
 		e.reject(Rejection{Kind: a.kind, Key: name, Reason: err.Error(), Missing: true})
 	default:
-		if err := e.orMissing(a.kind, name, err); err != nil {
+		if err := e.orLeftOut(a.kind, name, err); err != nil {
 			return err
 		}
 	}
@@ -258,11 +261,11 @@ func (e *evaluation) shown(reason string) string {
 func (e *evaluation) taint(t *taint) error {
 	key, err := t.key.Format(e)
 	if err != nil {
-		return e.orMissing(keys.Taint, t.key.Source(), err)
+		return e.orLeftOut(keys.Taint, t.key.Source(), err)
 	}
 	value, err := t.value.Format(e)
 	if err != nil {
-		return e.orMissing(keys.Taint, key, err)
+		return e.orLeftOut(keys.Taint, key, err)
 	}
 	e.addTaint(corev1.Taint{Key: key, Value: value, Effect: t.effect})
 	return nil
@@ -271,12 +274,12 @@ func (e *evaluation) taint(t *taint) error {
 func (e *evaluation) nodeCondition(n *nodeCondition) error {
 	kind, err := n.kind.Format(e)
 	if err != nil {
-		return e.orMissing(keys.Condition, n.kind.Source(), err)
+		return e.orLeftOut(keys.Condition, n.kind.Source(), err)
 	}
 	var said [3]string
 	for i, part := range n.parts() {
 		if said[i], err = part.Format(e); err != nil {
-			return e.orMissing(keys.Condition, kind, err)
+			return e.orLeftOut(keys.Condition, kind, err)
 		}
 	}
 	e.write(keys.Condition, kind, keys.FormatCondition(said[0], said[1], said[2]), howConditions)

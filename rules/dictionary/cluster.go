@@ -60,7 +60,7 @@ var clusterFeatures = []Feature{
 			Means: "an attribute, such as `productName` or `resource.kubernetes.io/pcieRoot`: a string or a version as it is, " +
 				"`true` or `false`, a decimal number; the values of a list are joined by commas"},
 		{Name: "capacity.*", Kind: Bytes, Values: []string{"85899345920", "42949672960"},
-			Means: "a capacity, such as `capacity.memory`: an integer, in bytes for memory"},
+			Means: "a capacity, such as `capacity.memory`: an integer, in bytes for memory; a fraction is a decimal such as `0.5`"},
 	}},
 	{Name: "dra.driver", Type: Instances, Elements: []Element{
 		{Name: "name", Kind: Text, Always: true, Values: []string{"gpu.nvidia.com", "gpu.example.com"},

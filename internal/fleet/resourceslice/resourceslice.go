@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
@@ -43,7 +44,7 @@ func attributesOf(driver string, d *resourcev1.Device) map[string]string {
 		out[own(name)] = text(value)
 	}
 	for name, capacity := range d.Capacity {
-		out["capacity."+own(name)] = strconv.FormatInt(capacity.Value.Value(), 10)
+		out["capacity."+own(name)] = number(capacity.Value)
 	}
 	out["device.name"] = d.Name
 	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
@@ -55,6 +56,15 @@ func attributesOf(driver string, d *resourcev1.Device) map[string]string {
 	}
 	facts.SetTaints(out, taints)
 	return out
+}
+
+// number returns a quantity as a decimal without an exponent: an integer if it is whole.
+func number(q resource.Quantity) string {
+	text := q.AsDec().String() // q is a copy
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }
 
 // text returns the value of an attribute; the values of a list are joined by commas.

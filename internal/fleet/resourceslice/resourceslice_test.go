@@ -26,6 +26,8 @@ func TestElementsOfADevice(t *testing.T) {
 			},
 			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{
 				"memory": {Value: resource.MustParse("80Gi")}, "other.com/engines": {Value: resource.MustParse("7")},
+				"cores": {Value: resource.MustParse("500m")}, "whole": {Value: resource.MustParse("2000m")}, "small": {Value: resource.MustParse("1n")},
+				"huge": {Value: resource.MustParse("8Ei")}, "hundred": {Value: resource.MustParse("100")},
 			},
 			AllowMultipleAllocations: new(true),
 			Taints: []resourcev1.DeviceTaint{
@@ -40,6 +42,7 @@ func TestElementsOfADevice(t *testing.T) {
 	want := []map[string]string{{
 		"device.name": "gpu-0", "productName": "NVIDIA H100", "driverVersion": "580.126.20", "minor": "4", "mig": "false",
 		"resource.kubernetes.io/pcieBus": "0000:4b:00.0", "profiles": "1g,2g", "capacity.memory": "85899345920", "capacity.other.com/engines": "7",
+		"capacity.cores": "0.5", "capacity.whole": "2", "capacity.small": "0.000000001", "capacity.huge": "9223372036854775807", "capacity.hundred": "100",
 		"shared": "true", "unschedulable": "true", "taints": "example.com/a=x:NoExecute,example.com/b=:NoSchedule",
 	}, {"device.name": "gpu-1"}}
 	if diff := cmp.Diff(want, slice.Devices.Select(nil)); diff != "" {

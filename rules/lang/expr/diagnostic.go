@@ -35,6 +35,9 @@ type Error struct {
 	// Missing is set if the string refers to something that does not exist on this node. This is not an error of the rule; only the
 	// output that needs the value is left out.
 	Missing bool
+	// TooLarge is set if a number does not fit into 64 bits. It depends on the node as Missing does: the outputs that do not need the
+	// number are written.
+	TooLarge bool
 
 	cause error
 }

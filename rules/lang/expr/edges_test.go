@@ -312,6 +312,11 @@ func TestSum(t *testing.T) {
 	m.features["gpu.lacks"] = OfList(Values{OfMap(Dict{"memory": OfInt(1)}), OfMap(Dict{"other": OfInt(1)})})
 	m.features["gpu.text"] = of(OfText("80Gi"))
 	m.features["gpu.huge"] = of(OfInt(math.MaxInt64), OfInt(1))
+	m.features["gpu.halves"] = of(OfText("0.5"), OfText("0.5"))
+	m.features["gpu.parts"] = of(OfText("1.25"), OfText("-3.5"), OfText("0.000000001"), OfInt(1))
+	m.features["gpu.signs"] = of(OfText("-0.5"), OfText("+2.75"), OfText("-2.5"))
+	m.features["gpu.point"] = of(OfText(".5"))
+	m.features["gpu.digits"] = of(OfText("0.0000000001"))
 	m.features["gpu.hidden"] = of(OfMasked())
 	for text, want := range map[string]string{
 		`{@gpu.ok.sum("memory")}`:               `42`,
@@ -322,6 +327,13 @@ func TestSum(t *testing.T) {
 		`{@gpu.lacks.sum("memory").default(0)}`: `0`,
 		`{@gpu.text.sum("memory")}`:             `error: column 12: "80Gi" is not a number`,
 		`{@gpu.huge.sum("memory")}`:             `error: column 12: the result does not fit into 64 bits`,
+		`{@gpu.halves.sum("memory")}`:           `1`,
+		`{@gpu.halves.sum("memory")*3}`:         `3`,
+		`{@gpu.parts.sum("memory")}`:            `"-1.249999999"`,
+		`{@gpu.parts.sum("memory")+1}`:          `error: column 13: "-1.249999999" is not a number`,
+		`{@gpu.signs.sum("memory")}`:            `"-0.25"`,
+		`{@gpu.point.sum("memory")}`:            `error: column 13: ".5" is not a number`,
+		`{@gpu.digits.sum("memory")}`:           `error: column 14: "0.0000000001" is not a number`,
 		`{@gpu.hidden.sum("memory")}`:           `error: column 14: the value is masked`,
 		`{big.sum("memory")}`:                   `error: column 6: sum needs a list of instances, not of a string`,
 		`{node.sum("memory")}`:                  `error: column 7: sum needs a list of instances`,

@@ -415,7 +415,7 @@ func (l subList) Len() int       { return l.to - l.from }
 func (l subList) At(i int) Value { return l.list.At(l.from + i) }
 
 func (e evaluator) fail(n *node, message string) *Error {
-	return &Error{Column: column(e.source, n.pos), Message: message}
+	return &Error{Column: column(e.source, n.pos), Message: message, TooLarge: message == overflow}
 }
 
 func (e evaluator) missing(n *node, message string) *Error {

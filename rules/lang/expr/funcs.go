@@ -33,7 +33,7 @@ var functionList = []*function{
 	{name: "num", usage: "host.num(0)", says: "a number within a string: 1 the first, 0 the last, -1 the one before it", args: 1, kind: Int, run: num},
 	{name: "replace", usage: `node.replace("a", "b")`, says: "the string with each a replaced by b", args: 2, kind: String, textArgs: true, run: replace},
 	{name: "split", usage: `host.split("-")`, says: "the parts of a string, as a list", args: 1, kind: ListKind, textArgs: true, run: split},
-	{name: "sum", usage: `@dra.device.sum("capacity.memory")`, says: "the sum of an element of all instances in a list", args: 1, kind: Int, onList: true, textArgs: true, run: sum},
+	{name: "sum", usage: `@dra.device.sum("capacity.memory")`, says: "the sum of an element of all instances in a list: a number, or text such as 0.5 if it is a fraction", args: 1, kind: anyKind, onList: true, textArgs: true, run: sum},
 	{name: "trim", usage: "node.trim()", says: "the string without blanks at both ends", args: 0, kind: String, run: trim},
 	{name: "upper", usage: "node.upper()", says: "the string in upper case", args: 0, kind: String, run: upper},
 }
@@ -215,7 +215,7 @@ func sum(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 	if !e.spend(x.list.Len()) {
 		return Value{}, e.spent(n)
 	}
-	total := int64(0)
+	var total decimal
 	for i := range x.list.Len() {
 		item := x.list.At(i)
 		if item.kind != MapKind {
@@ -228,17 +228,15 @@ func sum(e evaluator, n *node, x, y, _ Value) (Value, *Error) {
 		if _, err := e.found(n, value, true); err != nil {
 			return Value{}, err
 		}
-		number, ok := value.Number()
+		number, ok := decimalOf(value)
 		if !ok {
 			return Value{}, e.fail(n, notNumber(value))
 		}
-		next, message := arithmetic(opAdd, total, number)
-		if message != "" {
-			return Value{}, e.fail(n, message)
+		if !total.add(number) {
+			return Value{}, e.fail(n, overflow)
 		}
-		total = next
 	}
-	return OfInt(total), nil
+	return total.value(), nil
 }
 
 func toInt(e evaluator, n *node, x, _, _ Value) (Value, *Error) {
