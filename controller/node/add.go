@@ -127,6 +127,7 @@ func (o *Options) settings() decide.Settings {
 func Add(mgr ctrl.Manager, opt Options) error {
 	r := &Reconciler{
 		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		registry: opt.Registry,

@@ -51,6 +51,16 @@ func (m *memory) of(node *corev1.Node) *memo {
 	return known
 }
 
+// unsure returns the state of a Node if it is unknown whether this process has written to it; otherwise nil.
+func (m *memory) unsure(name string) *memo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.nodes[name]; known != nil && known.Unsure {
+		return known
+	}
+	return nil
+}
+
 func (m *memory) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

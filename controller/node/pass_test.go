@@ -343,6 +343,39 @@ func TestAFailedWriteIsRetried(t *testing.T) {
 	}
 }
 
+// TestALostAnswerLeavesNoDoubt edits a rule twice. The first edit is carried out, its answer is lost, and the cache has not seen it when the
+// second one comes.
+func TestALostAnswerLeavesNoDoubt(t *testing.T) {
+	lost := errors.New("connection reset")
+	w := newPasses(t)
+	edit := func(label string) {
+		w.rule("r", nfdv1alpha1.Rule{Labels: M{label: "true"}})
+	}
+	edit("first")
+	w.pass()
+	w.cached = w.node()
+	w.lose = func(string) error { return lost }
+	edit("second")
+	if _, err := w.try(); !errors.Is(err, lost) {
+		t.Fatalf("the pass returns %v, want the error of its write", err)
+	}
+	w.hasLabels("after the edit whose answer is lost", M{"first": "", "second": "true"})
+	w.lose = func(string) error { return nil }
+	edit("third")
+	if _, err := w.try(); err != nil && !errors.Is(err, decide.ErrConflict) {
+		t.Fatal(err)
+	}
+	w.cached = nil
+	w.pass()
+	w.hasLabels("after the next edit", M{"first": "", "second": "", "third": "true"})
+	if got := w.says("RemovalHeld"); len(got) != 0 {
+		t.Errorf("keys are held: %q", got)
+	}
+	if got := w.node().Annotations[nfdv1alpha1.FeatureLabelsAnnotation]; got != "third" {
+		t.Errorf("the record on the Node is %q", got)
+	}
+}
+
 // TestTheFirstPassConfirmsDeletions starts with the record of a previous leader. The record lists the key of an inactive object.
 func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	w := newPasses(t)

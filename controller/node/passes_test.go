@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,8 +60,10 @@ type passes struct {
 	clock  *clocktesting.FakeClock
 	events *record.FakeRecorder
 	r      *Reconciler
-	// fail returns the error of a write of a Node, nil to carry it out.
-	fail func(body string) error
+	// fail returns the error of a write of a Node, nil to carry it out. The error of lose is that of one that is carried out.
+	fail, lose func(body string) error
+	// cached is the Node in the controller's cache; nil: the present one.
+	cached *corev1.Node
 }
 
 // newPasses returns a cluster with the node n, whose controller has compiled no rules.
@@ -69,6 +72,7 @@ func newPasses(t *testing.T, change ...func(*Reconciler)) *passes {
 	w := &passes{
 		T: t, server: apiserver.New(apiserver.Resources()...), cache: inputstest.New(), clock: clocktesting.NewFakeClock(time.Now()),
 		events: record.NewFakeRecorder(1000), fail: func(string) error { return nil },
+		lose: func(string) error { return nil },
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, nodefeature.AddToScheme} {
@@ -84,16 +88,16 @@ func newPasses(t *testing.T, change ...func(*Reconciler)) *passes {
 	}
 	w.Client = interceptor.NewClient(api, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := w.failure(o, patch); err != nil {
+			if err := w.failure(o, patch, w.fail); err != nil {
 				return err
 			}
-			return c.Patch(ctx, o, patch, opts...)
+			return cmp.Or(c.Patch(ctx, o, patch, opts...), w.failure(o, patch, w.lose))
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			if err := w.failure(o, patch); err != nil {
+			if err := w.failure(o, patch, w.fail); err != nil {
 				return err
 			}
-			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+			return cmp.Or(c.SubResource(sub).Patch(ctx, o, patch, opts...), w.failure(o, patch, w.lose))
 		},
 	})
 	w.restart(change...)
@@ -101,7 +105,7 @@ func newPasses(t *testing.T, change ...func(*Reconciler)) *passes {
 	return w
 }
 
-func (w *passes) failure(o client.Object, patch client.Patch) error {
+func (w *passes) failure(o client.Object, patch client.Patch, of func(body string) error) error {
 	if _, node := o.(*corev1.Node); !node {
 		return nil
 	}
@@ -109,7 +113,21 @@ func (w *passes) failure(o client.Object, patch client.Patch) error {
 	if err != nil {
 		return err
 	}
-	return w.fail(string(body))
+	return of(string(body))
+}
+
+// cached is a client whose cache has the Node that cached is.
+type cached struct {
+	client.Client
+	w *passes
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if node, ok := o.(*corev1.Node); ok && c.w.cached != nil {
+		c.w.cached.DeepCopyInto(node)
+		return nil
+	}
+	return c.Client.Get(ctx, key, o, opts...)
 }
 
 // restart replaces the controller by a new process that knows no rules.
@@ -117,7 +135,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 	w.Helper()
 	registry := assembly.NewRegistry(rules.Options{})
 	r := &Reconciler{
-		client: w.Client, events: w.events, clock: w.clock, registry: registry, stats: rulestats.New(func(string) {}),
+		client: cached{w.Client, w}, live: w.Client, events: w.events, clock: w.clock, registry: registry, stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
 			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),

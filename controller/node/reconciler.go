@@ -29,6 +29,7 @@ import (
 // Reconciler writes the outputs of the rules to one Node.
 type Reconciler struct {
 	client   client.Client
+	live     client.Reader // reads from the API server
 	events   record.EventRecorder
 	clock    clock.PassiveClock
 	registry *assembly.Registry
@@ -69,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	linked := r.registry.Program()
 	var node corev1.Node
-	if err := r.client.Get(ctx, req.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.get(ctx, req.NamespacedName, &node); err != nil {
 		if apierrors.IsNotFound(err) {
 			return ctrl.Result{}, r.forget(ctx, req.Name)
 		}
@@ -101,6 +102,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	again := decide.Sooner(decide.Sooner(p.Features.Held, p.Features.DevicesHeld), d.Again)
 	again = decide.Sooner(again, r.reportWorker(&node, p.state.Own, &known.worker))
 	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// get reads a Node from the cache, or from the API server after a write whose answer was lost: the cache may not have that write yet, and
+// which rules gave its keys would be forgotten with a pass over the Node of before.
+func (r *Reconciler) get(ctx context.Context, key client.ObjectKey, node *corev1.Node) error {
+	known := r.memory.unsure(key.Name)
+	if known == nil {
+		return r.client.Get(ctx, key, node, client.UnsafeDisableDeepCopy)
+	}
+	if err := r.live.Get(ctx, key, node); err != nil {
+		return err
+	}
+	if node.UID == known.uid {
+		known.Written = node.ResourceVersion // the cache may be older
+	}
+	_, err := Slim(node)
+	return err
 }
 
 // gather evaluates the rules on a node, and collects what the decision depends on.

@@ -18,7 +18,8 @@ var ErrConflict = errors.New("the node has changed; retrying")
 // Memory is what is remembered of a node from one pass to the next. All of it can be lost at any time: a restart causes evaluations, but
 // no writes. Decide does not modify maps of the Memory that it gets.
 type Memory struct {
-	// Written is the resourceVersion of the last write; empty: this process has not written to the node.
+	// Written is the resourceVersion of the last write, or of the Node as it was read after a write whose answer was lost; empty: this
+	// process has not written to the node.
 	Written string `json:",omitzero"`
 	// Nudged is when schedulers were last notified of changed features.
 	Nudged time.Time `json:",omitzero"`
