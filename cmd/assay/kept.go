@@ -26,18 +26,15 @@ type writtenKey struct {
 	instance string
 }
 
-// records are the annotations in which an instance of the controller records its keys, by their kind, without the instance. Those of taints
-// are not among them: they are the same for all instances.
+// records are the annotations in which an instance of the controller records its keys, by their kind, without the instance.
 var records = map[keys.Kind]string{
+	keys.Taint: nfdv1alpha1.TaintsAnnotation,
 	keys.Label: nfdv1alpha1.FeatureLabelsAnnotation, keys.Annotation: nfdv1alpha1.FeatureAnnotationsAnnotation,
 	keys.Resource: nfdv1alpha1.ExtendedResourcesAnnotation, keys.Condition: assayv1alpha1.NodeConditionsAnnotation,
 }
 
 // writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
 func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
-	for _, t := range plan.ParseTaints(node.Annotations[nfdv1alpha1.TaintsAnnotation]) {
-		out = append(out, writtenKey{keys.Taint, keys.TaintName(t), ""})
-	}
 	for _, name := range facts.SortedKeys(node.Annotations) {
 		for kind, base := range records {
 			instance, found := strings.CutSuffix(name, base)
@@ -45,6 +42,12 @@ func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
 				continue
 			}
 			r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
+			if kind == keys.Taint {
+				for _, t := range plan.ParseTaints(node.Annotations[name]) {
+					out = append(out, writtenKey{kind, keys.TaintName(t), r.Instance})
+				}
+				continue
+			}
 			for _, key := range r.Parse(node.Annotations[name]) {
 				if key == assayv1alpha1.FeaturesReadyCondition {
 					continue // no rule sets it
@@ -75,8 +78,6 @@ func bookkeeping(name string) string {
 		return "the rule that prevents changes to the node, and why"
 	case assayv1alpha1.FeaturesGenerationAnnotation:
 		return "it notifies schedulers of changed features"
-	case nfdv1alpha1.TaintsAnnotation:
-		return "the record of the taints that it has written"
 	}
 	for _, base := range records {
 		if instance, found := strings.CutSuffix(name, base); found && (instance == "" || strings.HasSuffix(instance, ".")) {

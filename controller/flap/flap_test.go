@@ -32,31 +32,43 @@ func TestLetsGoOnceItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestCorrectsThreeTimesAnHour(t *testing.T) {
+func TestCorrectionsPauseLongerAndLonger(t *testing.T) {
 	c := flap.Corrections{}
 	now := time.Now()
 	for i := range flap.CorrectionLimit {
-		if _, held := c.Held("label a", "ours", now); held {
+		if !c.Held("label a", "ours").IsZero() {
 			t.Fatalf("held after %d corrections", i)
 		}
 		c.Add("label a", "ours", now)
-		now = now.Add(time.Minute)
 	}
-	wait, held := c.Held("label a", "ours", now)
-	if !held || wait != flap.CorrectionWindow-flap.CorrectionLimit*time.Minute {
-		t.Errorf("held %v, for %s", held, wait)
+	for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		if got := c.Held("label a", "ours").Sub(now); got != pause*time.Minute {
+			t.Errorf("a pause of %s, want %s", got, pause*time.Minute)
+		}
+		now = now.Add(pause * time.Minute)
+		c.Expire(now)
+		c.Add("label a", "ours", now)
 	}
-	if _, held := c.Held("label a", "new", now); held {
+	if !c.Held("label a", "new").IsZero() {
 		t.Error("a new value is held")
 	}
-	if now = now.Add(wait); !c.About("label a", "ours") {
-		t.Error("forgotten within the hour")
-	}
-	if _, held := c.Held("label a", "ours", now); held {
-		t.Error("held forever")
-	}
-	c.Expire(now.Add(time.Hour))
-	if c.About("label a", "ours") {
+	c.Expire(now.Add(flap.CorrectionWindow + 1))
+	if c.Of("label a", "ours") != 0 {
 		t.Error("remembered forever")
+	}
+}
+
+func TestTenNodesASecondTakeTheirTurn(t *testing.T) {
+	var turns flap.Turns
+	now := time.Now()
+	var last time.Time
+	for range 5000 {
+		last = turns.Take(now)
+	}
+	if got := last.Sub(now).Round(time.Second); got != 500*time.Second {
+		t.Errorf("5000 nodes take their turns in %s, want 500s", got)
+	}
+	if later := now.Add(time.Hour); turns.Take(later) != later {
+		t.Error("a node has to wait although no other one does")
 	}
 }

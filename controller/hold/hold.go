@@ -21,6 +21,8 @@ const (
 	Flapping = "KeyFlapping"
 	// Contested is the reason while a key is left alone that another client keeps changing back.
 	Contested = "KeyContested"
+	// AnotherMaster is the reason when another program removes keys that rules give, together with their record.
+	AnotherMaster = "AnotherMaster"
 	// Refused is the reason while a key is left out that the API server rejects.
 	Refused = "KeyRefused"
 	// Lost is the reason after keys were removed because the features of the node changed.

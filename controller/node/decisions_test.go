@@ -82,12 +82,12 @@ func TestOnlyWhatChangesOnTheNodeCountsAsAChange(t *testing.T) {
 		Labels:      M{"v.io/adopted": "1", "v.io/removed": "1", "v.io/changed": "1"},
 		Annotations: M{nfdv1alpha1.FeatureLabelsAnnotation: "v.io/forgotten,v.io/removed,v.io/changed"},
 	}
-	want := plan.Desired{Labels: M{"v.io/adopted": "1", "v.io/changed": "2", "v.io/new": "1"}, Failed: "mark"}
+	want := plan.Desired{Labels: M{"v.io/adopted": "1", "v.io/changed": "2", "v.io/corrected": "1", "v.io/new": "1"}, Failed: "mark"}
 	p := plan.Compute(state, want, plan.Policy{})
-	if len(p.Steps) != 6 {
-		t.Fatalf("the plan has %d steps, want 6", len(p.Steps))
+	if len(p.Steps) != 7 {
+		t.Fatalf("the plan has %d steps, want 7", len(p.Steps))
 	}
-	if got, want := changes(p), []string{"label v.io/changed", "label v.io/new", "label v.io/removed"}; !slices.Equal(got, want) {
+	if got, want := changes(p, M{"label v.io/corrected": "1"}), []string{"label v.io/changed", "label v.io/new", "label v.io/removed"}; !slices.Equal(got, want) {
 		t.Errorf("changes %v, want %v", got, want)
 	}
 }

@@ -1,12 +1,16 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/assay-project/assay/controller/budget"
@@ -23,6 +27,7 @@ type limits struct {
 	breaker *budget.Breaker
 	gate    *budget.Gate  // sets the pace of taints that evict pods
 	changes *flap.Changes // of keys of each node
+	turns   flap.Turns    // of nodes whose contested keys are written again
 }
 
 // getEvidence gets what a decision needs. An error ends the pass.
@@ -39,6 +44,10 @@ func (r *Reconciler) getEvidence(ctx context.Context, p *pass, d *decide.Decisio
 				return r.fleet.evicted(ctx, &r.settings)
 			})
 			p.Evidence.Pace = &decide.Answer{OK: ok, Why: held.Why, Wait: held.Wait}
+		case decide.NeedTurn:
+			p.Evidence.Turn = r.limits.turns.Take(p.Now)
+		case decide.NeedMaster:
+			p.Evidence.Master = r.master(ctx, p.Node.Name)
 		case decide.NeedList:
 			if err := r.inputs.Confirm(ctx, p.state); err != nil {
 				return err
@@ -83,6 +92,26 @@ func (r *Reconciler) askBudget(ctx context.Context, name string, d *decide.Decis
 		r.metrics.held.Inc()
 	}
 	return &out
+}
+
+// master returns the client that last wrote the record of labels on a Node, other than this controller. The cache has no managedFields.
+func (r *Reconciler) master(ctx context.Context, name string) *string {
+	var node metav1.PartialObjectMetadata
+	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		logf.FromContext(ctx).Info("Cannot read which client changes what rules give", "node", name, "error", err.Error())
+		return new(string)
+	}
+	record, found := "f:"+r.settings.Policy.Record.Labels(), ""
+	var at time.Time
+	for i := range node.ManagedFields {
+		m := &node.ManagedFields[i]
+		if m.FieldsV1 == nil || m.Time == nil || !m.Time.After(at) || !bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(strconv.Quote(record))) {
+			continue
+		}
+		found, at = m.Manager, m.Time.Time
+	}
+	return &found
 }
 
 // errInconsistent is returned after the facts in memory gave another result than those of the API server.

@@ -154,16 +154,12 @@ func TestAContestedKeyIsNotReportedAsFlapping(t *testing.T) {
 	w.publish(link("up"))
 	w.rule("r", nfdv1alpha1.Rule{Labels: M{"a": "ours"}})
 	w.pass()
-	var first time.Time
-	for i := range flap.CorrectionLimit + 1 {
+	for range flap.CorrectionLimit + 1 {
 		w.clock.Step(time.Second)
-		if i == 0 {
-			first = w.clock.Now()
-		}
 		w.label(apiserver.Object{prefix + "a": "theirs"})
 		w.pass()
 	}
-	w.near(w.holdOf(hold.Contested, "a"), first.Add(flap.CorrectionWindow))
+	w.near(w.holdOf(hold.Contested, "a"), w.clock.Now().Add(flap.FirstPause-time.Second))
 	w.hasLabels("while it is contested", M{"a": "theirs"})
 	w.label(apiserver.Object{"unrelated": "x"})
 	w.pass()
@@ -172,6 +168,39 @@ func TestAContestedKeyIsNotReportedAsFlapping(t *testing.T) {
 	}
 	if got := w.flapping(); len(got) != 0 {
 		t.Errorf("the status of the rule lists it: %q", got)
+	}
+}
+
+// TestAnotherMasterIsNamedAndTheLabelComesBack: nfd-master removes the label and its entry in the record that both programs keep. Assay called
+// its own repair flapping, and the label was missing until nothing changed for a minute.
+func TestAnotherMasterIsNamedAndTheLabelComesBack(t *testing.T) {
+	w := newPasses(t)
+	w.publish(link("up"))
+	w.rule("r", nfdv1alpha1.Rule{Labels: M{"a": "ours"}})
+	w.pass()
+	removed := func() {
+		w.clock.Step(time.Second)
+		w.do(http.MethodPatch, "/api/v1/nodes/n", apiserver.Object{"metadata": apiserver.Object{
+			"labels": apiserver.Object{prefix + "a": nil}, "annotations": apiserver.Object{nfdv1alpha1.FeatureLabelsAnnotation: nil},
+		}})
+		w.clock.Step(w.pass())
+	}
+	for range 2 * flap.CorrectionLimit {
+		removed()
+		w.pass()
+		w.hasLabels("afterwards", M{"a": "ours"})
+	}
+	masters := 0
+	for _, e := range w.says("") {
+		switch {
+		case strings.Contains(e, hold.Flapping):
+			t.Errorf("its own repair flaps: %q", e)
+		case strings.Contains(e, hold.AnotherMaster+" another client removes what rules give"):
+			masters++ // the model of the API server has no managedFields
+		}
+	}
+	if masters != 1 {
+		t.Errorf("%d Events about another master, want 1", masters)
 	}
 }
 

@@ -330,12 +330,12 @@ func (w *passes) node() *corev1.Node {
 	return &node
 }
 
-// says returns the Events since the last call with this reason.
+// says returns the Events since the last call with this reason; empty: all.
 func (w *passes) says(reason string) (out []string) {
 	for {
 		select {
 		case e := <-w.events.Events:
-			if strings.Contains(e, " "+reason+" ") {
+			if reason == "" || strings.Contains(e, " "+reason+" ") {
 				out = append(out, e)
 			}
 		default:

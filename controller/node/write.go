@@ -61,6 +61,7 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) 
 		out, err := r.patch(ctx, node.Name, body, "status")
 		if blamed := blame(err, p); blamed != nil {
 			r.noteRefused(ctx, node, p, blamed, known, err)
+			d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
 			p, out, err = p.Without(blamed), nil, nil
 			if body = p.Patch(); body != nil {
 				out, err = r.patch(ctx, node.Name, body, "status")
@@ -85,7 +86,7 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) 
 		known.Written, wrote = out.ResourceVersion, true
 	}
 	if wrote {
-		r.limits.changes.Add(node.Name, changes(p))
+		r.limits.changes.Add(node.Name, changes(p, known.Fixing))
 		r.metrics.updates.Inc()
 		logf.FromContext(ctx).V(1).Info("Wrote node", "node", node.Name, "changes", len(p.Steps))
 	}
@@ -128,12 +129,14 @@ func (r *Reconciler) noteRefused(ctx context.Context, node *corev1.Node, p *plan
 	r.emit(ctx, node, decide.HeldEvent(hold.Refused, fmt.Sprintf("the API server rejects it: %v", err), now.Add(decide.RefusalMemory), refused))
 }
 
-// changes returns the keys of a plan that change on the Node.
-func changes(p *plan.Plan) []string {
+// changes returns the keys of a plan that get another value because rules give another one. What is corrected because another client has
+// changed it does not flap.
+func changes(p *plan.Plan, corrected map[string]string) []string {
 	var out []string
 	for _, s := range p.Steps {
-		if !s.Mark && s.Op != plan.Adopt && s.Op != plan.Forget {
-			out = append(out, hold.Key(s.Kind, s.Key))
+		key := hold.Key(s.Kind, s.Key)
+		if _, ok := corrected[key]; !ok && !s.Mark && s.Op != plan.Adopt && s.Op != plan.Forget {
+			out = append(out, key)
 		}
 	}
 	return out

@@ -121,6 +121,17 @@ func TestCompute(t *testing.T) {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "1"}, Annotations: map[string]string{labels: "v.io/a"}},
 			policy: plan.Policy{Record: plan.Record{Instance: "blue"}},
 		},
+		"TaintsOfAnotherInstance": {
+			reason: "two controllers took the taints of one another",
+			state: plan.State{
+				Taints:      []corev1.Taint{{Key: "v.io/t", Effect: "NoSchedule"}, {Key: "v.io/u", Effect: "NoSchedule"}},
+				Annotations: map[string]string{plan.Record{}.Taints(): "v.io/t:NoSchedule", "blue." + plan.Record{}.Taints(): "v.io/u:NoSchedule"},
+			},
+			policy:      plan.Policy{Taints: true, Record: plan.Record{Instance: "blue"}},
+			shown:       []string{"- taint v.io/u:NoSchedule="},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"blue.nfd.node.kubernetes.io/taints":null}},"spec":{"taints":[{"key":"v.io/t","effect":"NoSchedule"}]}}`,
+			takes:       true,
+		},
 		"RemovesBareLabel": {
 			state: plan.State{Labels: map[string]string{"a": "1", feature + "a": "1"}, Annotations: map[string]string{labels: "a," + feature + "b"}},
 			want:  plan.Desired{Labels: map[string]string{feature + "b": "1"}}, policy: plan.Policy{Record: plan.Record{Bare: true}},

@@ -29,8 +29,9 @@ func (r Record) Annotations() string { return r.annotation(nfdv1alpha1.FeatureAn
 // Resources returns the name of the annotation that lists the owned extended resources.
 func (r Record) Resources() string { return r.annotation(nfdv1alpha1.ExtendedResourcesAnnotation) }
 
-// Taints returns the name of the annotation that lists the owned taints. As in NFD, it is the same for all instances.
-func (r Record) Taints() string { return nfdv1alpha1.TaintsAnnotation }
+// Taints returns the name of the annotation that lists the owned taints. In NFD it is the same for all instances, which therefore remove the
+// taints of one another.
+func (r Record) Taints() string { return r.annotation(nfdv1alpha1.TaintsAnnotation) }
 
 // Conditions returns the annotation that lists the owned conditions. NFD has none.
 func (r Record) Conditions() string { return r.annotation(assayv1alpha1.NodeConditionsAnnotation) }

@@ -266,6 +266,12 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "WARN 1 Node: another client keeps changing what rules give, and the Node keeps the other value: n1: Not corrected until ",
 		},
+		"Another master labels nodes": {
+			damage: func(t *testing.T, d *doctored) {
+				d.event(t, hold.AnotherMaster, "nfd-master removes what rules give")
+			},
+			code: 1, want: "WARN 1 Node: another program labels Nodes and removes what rules give: n1: nfd-master removes what rules give",
+		},
 		"A key is not contested any more": {
 			damage: func(t *testing.T, d *doctored) {
 				d.event(t, hold.Contested, hold.Message(hold.Contested, time.Now().Add(-time.Minute), "another client", []string{"label example.com/everywhere"}))
@@ -600,7 +606,7 @@ func (d *doctored) event(t *testing.T, reason, message string) {
 	t.Helper()
 	testkit.Create(t, d.api, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "n1.held"}, Reason: reason,
-		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Message: message,
+		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Message: message, LastTimestamp: metav1.Now(),
 	})
 }
 

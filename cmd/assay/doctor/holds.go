@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +25,10 @@ var heldBack = []struct{ reason, text, fix string }{
 
 // holds reports keys that the controller leaves as they are, by its Events.
 func (e *examination) holds(ctx context.Context) error {
-	found := false
+	found, err := e.masters(ctx)
+	if err != nil {
+		return err
+	}
 	for _, held := range heldBack {
 		events, err := e.c.EventsOfNodes(ctx, held.reason)
 		if err != nil {
@@ -46,6 +50,32 @@ func (e *examination) holds(ctx context.Context) error {
 		e.ok("holds", "the controller reports no key of a Node that flaps, is contested or is rejected")
 	}
 	return nil
+}
+
+// masterAge is how long an Event about another master counts: the controller repeats it each hour.
+const masterAge = 70 * time.Minute
+
+// masters reports another program that labels nodes and removes what rules give.
+func (e *examination) masters(ctx context.Context) (found bool, err error) {
+	events, err := e.c.EventsOfNodes(ctx, hold.AnotherMaster)
+	if err != nil {
+		return false, err
+	}
+	latest := map[string]corev1.Event{}
+	for i := range events {
+		name := events[i].InvolvedObject.Name
+		if at, before := events[i].LastTimestamp.Time, latest[name].LastTimestamp.Time; e.c.Now().Sub(at) < masterAge && at.After(before) {
+			latest[name] = events[i]
+		}
+	}
+	if len(latest) == 0 {
+		return false, nil
+	}
+	nodes := slices.Sorted(maps.Keys(latest))
+	e.report("holds", Warning, fmt.Sprintf("%s: another program labels Nodes and removes what rules give: %s: %s",
+		clip.Count(len(nodes), "Node"), clip.Join(nodes, ", ", maxListed), latest[nodes[0]].Message),
+		"stop one of the two, for example with nfd.enabled=false in the chart of an operator, or give one an instance name (-instance)")
+	return true, nil
 }
 
 // current returns the latest Event of each Node, of those whose hold lasts, sorted by the names of the Nodes.

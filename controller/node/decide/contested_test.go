@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,11 +11,13 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// TestContestedKeysAreCorrectedThreeTimesAnHour has another client change one key of a node every second, for four hours.
-func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
+// TestContestedKeysComeBackLessAndLessOften has another client change one key of a node every second, for four hours. Another master takes it
+// out of the record, too.
+func TestContestedKeysComeBackLessAndLessOften(t *testing.T) {
 	const label = "feature.node.kubernetes.io/a"
 	for name, tc := range map[string]struct {
 		rule nfdv1alpha1.Rule
@@ -29,6 +32,11 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 		"ALabelThatIsRemoved": {
 			nfdv1alpha1.Rule{Labels: map[string]string{"a": ""}},
 			func(s *plan.State) { s.Labels = nil },
+			func(s *plan.State) { s.Labels = map[string]string{label: ""} },
+		},
+		"ALabelThatAnotherMasterRemoves": {
+			nfdv1alpha1.Rule{Labels: map[string]string{"a": ""}},
+			func(s *plan.State) { s.Labels, s.Annotations = nil, nil },
 			func(s *plan.State) { s.Labels = map[string]string{label: ""} },
 		},
 		"ATaint": {
@@ -47,11 +55,19 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 				nfdv1alpha1.FeatureLabelsAnnotation: "a", nfdv1alpha1.TaintsAnnotation: "example.com/a=ours:NoSchedule",
 			}}
 			var writes []time.Time
+			var turns flap.Turns
+			master := "nfd-master"
+			p.Evidence.Master = &master
 			for range 4 * 3600 {
 				p.Now = p.Now.Add(time.Second)
 				tc.undo(&state)
 				wanted := plan.Compute(state, plan.Desired{Labels: o.Labels(), Taints: o.Taints()}, plan.Policy{Taints: true})
+				p.Evidence.Turn = time.Time{}
 				got := contested(p.know(wanted), wanted)
+				if got.Needs == NeedTurn {
+					p.Evidence.Turn = turns.Take(p.Now)
+					got = contested(p, wanted)
+				}
 				for _, s := range got.Plan.Steps {
 					if s.Op == plan.Add || s.Op == plan.Change {
 						writes = append(writes, p.Now)
@@ -63,16 +79,29 @@ func TestContestedKeysAreCorrectedThreeTimesAnHour(t *testing.T) {
 				}
 				p.finish(wanted, got.Plan, nil)
 			}
-			if len(writes) < 10 {
-				t.Errorf("%d writes in four hours: it was given up", len(writes))
+			var pauses []time.Duration
+			for i := flap.CorrectionLimit; i < 9; i++ {
+				pauses = append(pauses, writes[i].Sub(writes[i-1]).Round(time.Minute))
 			}
-			for i := flap.CorrectionLimit; i < len(writes); i++ {
-				if writes[i].Sub(writes[i-flap.CorrectionLimit]) < time.Hour {
-					t.Fatalf("four writes within %s", writes[i].Sub(writes[i-flap.CorrectionLimit]))
+			if want := []time.Duration{
+				time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute,
+			}; !slices.Equal(pauses, want) {
+				t.Errorf("pauses of %s between the corrections, want %s", pauses, want)
+			}
+			if n := len(writes); n < 24 || n > 30 {
+				t.Errorf("%d writes in four hours", n)
+			}
+			masters := 0
+			for _, e := range p.say {
+				if e.Reason == hold.AnotherMaster {
+					masters++
+				}
+				if e.Reason == hold.AnotherMaster && !strings.HasPrefix(e.Message, "nfd-master removes ") {
+					t.Errorf("the Event does not name the client: %s", e.Message)
 				}
 			}
-			if n := len(p.say); n == 0 || n > 20 {
-				t.Errorf("%d Events", n)
+			if want := map[bool]int{true: 4}[name == "ALabelThatAnotherMasterRemoves"]; masters != want {
+				t.Errorf("%d Events about another master in four hours, want %d", masters, want)
 			}
 		})
 	}
@@ -170,7 +199,7 @@ func TestWhatAnotherClientChangedBack(t *testing.T) {
 		"Missing":         {plan.State{Annotations: record}, Memory{Given: givenBy(o)}, all},
 		"Changed":         {other, Memory{Given: givenBy(o)}, all},
 		"ResetByAKubelet": {zero, Memory{Given: givenBy(o)}, []string{all[0], all[1], all[3]}},
-		"NotRecorded":     {plan.State{}, Memory{Given: givenBy(o)}, nil},
+		"NotRecorded":     {plan.State{}, Memory{Given: givenBy(o)}, all},
 		"FirstPass":       {plan.State{Annotations: record}, Memory{}, nil},
 		"UnknownState":    {plan.State{Annotations: record}, Memory{Given: givenBy(o), Unsure: true}, nil},
 		"NeverWritten":    {plan.State{Annotations: record}, Memory{Given: givenBy(o), Left: map[string]bool{all[0]: true}}, all[1:]},

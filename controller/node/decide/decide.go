@@ -104,6 +104,10 @@ type Evidence struct {
 	Pace *Answer
 	// Listed is set if the API server has no NodeFeature of the node that the cache lacks.
 	Listed bool
+	// Turn is when contested keys of the node may be written again; the zero time: unknown.
+	Turn time.Time `json:",omitzero"`
+	// Master is the client that last wrote the record of labels on the Node, other than this controller; empty: it cannot be found out.
+	Master *string `json:",omitzero"`
 	// Proven is set if the rules give the same with the features that the API server has.
 	Proven bool
 }
@@ -123,6 +127,8 @@ const (
 	NeedStart  Need = "start"
 	NeedBudget Need = "budget"
 	NeedPace   Need = "pace"
+	NeedTurn   Need = "turn"
+	NeedMaster Need = "master"
 	NeedList   Need = "list"
 	NeedProof  Need = "proof"
 )

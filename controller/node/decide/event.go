@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -49,7 +50,7 @@ type heldStep struct {
 var (
 	whyFlapping  = fmt.Sprintf("it changed %d times within %s, and stays until it has been stable for as long", flap.Limit, flap.Window)
 	whyUnseen    = "removalGracePeriod: this controller has just begun to read ResourceSlices, and a driver may be away for a while"
-	whyContested = fmt.Sprintf("another client has changed it back %d times within %s", flap.CorrectionLimit, flap.CorrectionWindow)
+	whyContested = fmt.Sprintf("another client has changed it back %d times or more within %s", flap.CorrectionLimit, flap.CorrectionWindow)
 )
 
 // sameTime is the difference of two times that are computed from the same one in different passes.
@@ -123,6 +124,17 @@ func (p *Pass) sayDevices() {
 	p.say = append(p.say, HeldEvent(hold.Devices, why, until, nil))
 }
 
+// masterInterval is the minimum time between two Events about another master of a node.
+const masterInterval = time.Hour
+
+// sayMaster reports another program that keeps the same record as this controller, and removes what rules give here.
+func (p *Pass) sayMaster(manager string) {
+	p.unreported(hold.AnotherMaster, p.Now.Add(masterInterval))
+	p.warn(hold.AnotherMaster, "%s removes what rules give, together with its entry in the annotation %s: it labels nodes, too, with another result. "+
+		"Stop one of the two (nfd.enabled=false in the chart of an operator), or give one of them an instance name",
+		cmp.Or(manager, "another client"), p.Settings.Policy.Record.Labels())
+}
+
 // describe returns a key that a step removes, and which objects gave it.
 func (p *Pass) describe(s plan.Step) string {
 	by := "an unknown rule"
@@ -155,8 +167,8 @@ func (m *Memory) Complaints(s *Settings, wanted *plan.Plan, now time.Time, f fun
 		if m.Waits != "" && s.Evicts(step) {
 			f(step, "it evicts pods, and has to wait: "+m.Waits)
 		}
-		if _, contested := m.Corrections.Held(name(step), step.New, now); contested {
-			f(step, fmt.Sprintf("another client keeps changing it, and it is corrected at most %d times in %s", flap.CorrectionLimit, flap.CorrectionWindow))
+		if m.Corrections.Held(name(step), step.New).After(now) {
+			f(step, "another client keeps changing it, and it is corrected less and less often")
 		}
 	}
 }

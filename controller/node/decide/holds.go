@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/rules/keys"
@@ -242,40 +243,78 @@ func evicting(p *Pass, in *plan.Plan) Hold {
 	return Hold{Plan: in.Without(p.Settings.Evicts), Again: pace.Wait}
 }
 
-// contested leaves keys alone that another client keeps changing back. What is left of the plan are the corrections of this pass.
+// contested leaves keys alone for a while that another client keeps changing back. What is left of the plan are the corrections of this pass.
+// Nodes whose keys come back after a pause take turns.
 func contested(p *Pass, in *plan.Plan) (out Hold) {
 	p.Memory.Fixing = nil
+	fixing := map[string]string{}
+	returns, master := false, false
 	var held []heldStep
 	out.Plan = in.Without(func(s plan.Step) bool {
-		undone, wait := p.undone(s), p.contests(s)
+		count, wait := p.Memory.Corrections.Of(name(s), s.New), p.contests(s)
 		switch {
 		case wait > 0:
 			out.Again, held = Sooner(out.Again, wait), append(held, heldStep{s, p.Now.Add(wait)})
-		case undone || p.Memory.Corrections.About(name(s), s.New):
-			if p.Memory.Fixing == nil {
-				p.Memory.Fixing = map[string]string{}
-			}
-			p.Memory.Fixing[name(s)] = s.New
+		case p.undone(s) || count > 0 && p.key(s).GivenNew:
+			fixing[name(s)] = s.New
+			returns = returns || count >= flap.CorrectionLimit
+		default:
+			return false
 		}
+		master = master || count > 0 && !s.Recorded()
 		return wait > 0
 	})
+	switch {
+	case !returns:
+		p.Memory.Turn = time.Time{}
+	case p.Memory.Turn.IsZero() && p.Evidence.Turn.IsZero():
+		return Hold{Needs: NeedTurn}
+	case p.Memory.Turn.IsZero():
+		p.Memory.Turn = p.Evidence.Turn
+	}
+	if wait := p.Memory.Turn.Sub(p.Now); returns && wait > 0 {
+		out.Again = Sooner(out.Again, wait)
+		out.Plan = out.Plan.Without(func(s plan.Step) bool {
+			_, fixes := fixing[name(s)]
+			if fixes {
+				held = append(held, heldStep{s, p.Memory.Turn})
+			}
+			return fixes
+		})
+		fixing = nil
+	} else {
+		p.Memory.Turn = time.Time{}
+	}
+	if len(fixing) > 0 {
+		p.Memory.Fixing = fixing
+	}
+	if master && !p.Memory.Reported[hold.AnotherMaster].After(p.Now) {
+		if p.Evidence.Master == nil {
+			return Hold{Needs: NeedMaster}
+		}
+		p.sayMaster(*p.Evidence.Master)
+	}
 	p.sayHeld(hold.Contested, whyContested, held, name)
 	return out
 }
 
 // contests returns how long to leave the key of a step alone because another client keeps changing it back; 0: none does.
 func (p *Pass) contests(s plan.Step) time.Duration {
-	wait, _ := p.Memory.Corrections.Held(name(s), s.New, p.Now)
-	return max(0, wait)
+	until := p.Memory.Corrections.Held(name(s), s.New)
+	if until.IsZero() {
+		return 0
+	}
+	return max(0, until.Sub(p.Now))
 }
 
-// undone reports whether a step restores a value that this process wrote: the desired value is unchanged, and the Node's annotation
-// still lists the key. A kubelet that starts resets unknown resources to 0, which does not count, however often it starts.
+// undone reports whether a step restores a value that the Node had after the last pass: rules give the same as then, and another client has
+// changed it since. The record on the Node does not matter: another master takes the key out of the record, too. A kubelet that starts resets
+// unknown resources to 0, which does not count, however often it starts.
 func (p *Pass) undone(s plan.Step) bool {
 	if s.Kind == keys.Resource && s.Old == "0" {
 		return false
 	}
-	if s.Mark || !s.Recorded() || s.Op != plan.Add && s.Op != plan.Change || p.Memory.Unsure || p.Memory.Left[name(s)] {
+	if s.Mark || s.Op != plan.Add && s.Op != plan.Change || p.Memory.Unsure || p.Memory.Left[name(s)] {
 		return false
 	}
 	return p.key(s).GivenNew

@@ -42,6 +42,8 @@ type Memory struct {
 	// Fixing are the values of the keys that this pass corrects, Corrections those of the last hour, which another client had changed.
 	Fixing      map[string]string `json:",omitzero"`
 	Corrections flap.Corrections  `json:",omitzero"`
+	// Turn is when contested keys of the node are written again; the zero time: none are due.
+	Turn time.Time `json:",omitzero"`
 
 	// Flapping are the keys that are left as they are because they change too often, by the name of the step.
 	Flapping map[string]Flapping `json:",omitzero"`
@@ -140,8 +142,11 @@ func (m *Memory) recordContest(d *Decision, done Done) {
 	if done.Err != nil {
 		return
 	}
-	if len(d.Allowed.Steps) < len(d.Wanted.Steps) {
+	if len(d.Allowed.Steps) < len(d.Wanted.Steps) || len(d.Wanted.Left) > 0 {
 		m.Left = map[string]bool{}
+		for _, s := range d.Wanted.Left {
+			m.Left[name(s)] = true
+		}
 		for _, s := range d.Wanted.Steps {
 			m.Left[name(s)] = true
 		}
