@@ -340,15 +340,67 @@ var wordOf = map[string]string{
 	"nodeshapes": "NodeShapes",
 }
 
-// TestSecurityPageNamesEveryRight compares the table of permissions in docs/security.md with the roles of an installation with all parts: the
-// rows of a part name each resource that the part may read or write.
-func TestSecurityPageNamesEveryRight(t *testing.T) {
+// everyRight are the values of an installation with all parts.
+const everyRight = `{library: [nvidia-gpu], topology: {enabled: true, collectForeign: true, kubelet: {configz: {enabled: true}}}, prometheus: {secure: {enabled: true}},
+  scheduling: {enabled: true, requests: webhook}, scheduler: {enabled: true}, worker: {ownerRefs: [ds]}, controller: {enableTaints: true},
+  extender: {enabled: true, tokenReview: true, certificateSecret: c, extraArgs: [--publisher-leases]}}`
+
+// securityTable returns the rows of the table of docs/security.md whose first line begins so.
+func securityTable(t *testing.T, begins string) string {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "| part | may | why |")
+	_, table, _ := strings.Cut(string(page), begins)
 	table, _, _ = strings.Cut(table, "\n\n")
+	return table
+}
+
+// TestSecurityPageBoundsEveryCreate compares the table of what tokens can create in docs/security.md with the roles of an installation with
+// all parts: no row is missing, none is too many, and each says what bounds the size and the number.
+func TestSecurityPageBoundsEveryCreate(t *testing.T) {
+	table := securityTable(t, "| part | creates | ")
+	var got []string
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if len(cells) < 5 {
+			continue
+		}
+		for _, part := range strings.Split(cells[0], ", ") {
+			for _, word := range strings.Split(cells[1], ", ") {
+				got = append(got, part+" "+word)
+			}
+		}
+		if !strings.Contains(cells[4], "](") {
+			t.Errorf("no test shows what bounds %s of the %s", cells[1], cells[0])
+		}
+	}
+	want := map[string]bool{}
+	for role, rules := range roles(t, objects(t, mustRender(t, set(t, everyRight)))) {
+		_, part, _ := strings.Cut(role, "/assay-")
+		part, _, _ = strings.Cut(part, "-")
+		if part == "edit" { // of users
+			continue
+		}
+		for _, rule := range rules {
+			for _, resource := range rule.Resources {
+				if slices.Contains(rule.Verbs, "create") {
+					want[part+" "+resource] = true
+				}
+			}
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got); diff != "" {
+		t.Errorf("what tokens can create (-roles +page):\n%s", diff)
+	}
+}
+
+// TestSecurityPageNamesEveryRight compares the table of permissions in docs/security.md with the roles of an installation with all parts: the
+// rows of a part name each resource that the part may read or write.
+func TestSecurityPageNamesEveryRight(t *testing.T) {
+	table := securityTable(t, "| part | may | why |")
 	rows, parts := map[string]string{}, []string{}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, " | ")
@@ -362,11 +414,8 @@ func TestSecurityPageNamesEveryRight(t *testing.T) {
 			rows[part] += cells[1] + "\n"
 		}
 	}
-	const all = `{library: [nvidia-gpu], topology: {enabled: true, collectForeign: true, kubelet: {configz: {enabled: true}}}, prometheus: {secure: {enabled: true}},
-  scheduling: {enabled: true, requests: webhook}, scheduler: {enabled: true}, worker: {ownerRefs: [ds]}, controller: {enableTaints: true},
-  extender: {enabled: true, tokenReview: true, certificateSecret: c, extraArgs: [--publisher-leases]}}`
 	checked := 0
-	for role, rules := range roles(t, objects(t, mustRender(t, set(t, all)))) {
+	for role, rules := range roles(t, objects(t, mustRender(t, set(t, everyRight)))) {
 		_, part, _ := strings.Cut(role, "/assay-")
 		part, _, _ = strings.Cut(part, "-")
 		text := rows[part]
