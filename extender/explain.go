@@ -3,6 +3,7 @@ package extender
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"slices"
@@ -49,16 +50,16 @@ type Missing struct {
 
 // Check is a requirement of a pod that the extender does not evaluate, because the scheduler does, such as its node selector.
 type Check struct {
-	// Origin is the part of the pod, Text what it requires.
-	Origin, Text string
+	// Of is what it is a requirement on, such as label or resource. Origin is the part of the pod, Text what it requires.
+	Of, Origin, Text string
 	// Lacks returns what a node lacks; empty: it meets the requirement.
 	Lacks func(node string) string
 }
 
-func (c Check) lacks() string { return "label " + c.Text }
+func (c Check) lacks() string { return c.Of + " " + c.Text }
 
-// labelPrefix is the beginning of reasons about labels, in the form of those about features.
-const labelPrefix = "node label requirement not met: "
+// unmet returns the reason in the form of those about features.
+func (c Check) unmet() string { return fmt.Sprintf("node %s requirement not met: %s", c.Of, c.Text) }
 
 // Explain returns the nodes on which a pod can run, which meet the further checks too. If node is not empty, it adds the details of that
 // node.
@@ -139,7 +140,7 @@ func (d *Decider) unmet(reqs *requirements.Requirements, names []string, now int
 		for _, name := range names {
 			first, noNode := unmet{}, false
 			if i := slices.IndexFunc(checks, func(c Check) bool { return c.Lacks(name) != "" }); i >= 0 {
-				first, noNode = unmet{labelPrefix + checks[i].Text, checks[i].lacks()}, none[i]
+				first, noNode = unmet{checks[i].unmet(), checks[i].lacks()}, none[i]
 			} else if why, all := j.Check([]byte(name)); why != nil {
 				first, noNode = unmet{why.Text, why.Lacks}, all
 			}

@@ -119,7 +119,8 @@ func (l *liveWorld) Waiting(ctx context.Context) (out []corev1.Pod, err error) {
 
 // Why implements ui.Live.
 func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name, node string) (*corev1.Pod, *serving.Answer, error) {
-	pod, err := l.world.pod(ctx, l.client, namespace, name)
+	t := podTarget{&workloads[0], namespace, name}
+	pod, err := l.world.pod(ctx, l.client, t)
 	if cluster.IsNotFound(err) || l.client == nil && err != nil {
 		return nil, nil, nil //nolint:nilerr // the only error without a cluster: the files do not have the pod
 	}
@@ -130,7 +131,7 @@ func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := l.answer(ctx, l.client, l.world, &extender.Decider{Index: nodes, Requirements: known}, pod, cmp.Or(node, pod.Spec.NodeName))
+	answer, err := l.answer(ctx, l.client, l.world, &extender.Decider{Index: nodes, Requirements: known}, t, pod, cmp.Or(node, pod.Spec.NodeName))
 	if err != nil {
 		answer.Warnings = append(answer.Warnings, "What makes the scheduler respect the requirements is not known: "+err.Error())
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -32,29 +34,30 @@ type whyFlags struct {
 func newWhy() *cobra.Command {
 	f := &whyFlags{}
 	cmd := &cobra.Command{
-		Use:   "why NAME | why pod NAME | why pod/NAME",
-		Short: "Show which nodes have the labels and features that a pod requires, and why others do not",
-		Long: `Show which nodes have the labels and features that a pod requires, and for each other node the first requirement that it does not
-meet, in the words of the scheduler's event. Labels are those of the node selector and of the required node affinity.
+		Use:   "why NAME | why KIND NAME | why KIND/NAME",
+		Short: "Show which nodes can run a pod or workload by its labels, features and resources, and why others cannot",
+		Long: `Show which nodes have the labels, features and resources that a pod requires, and for each other node the first requirement that it
+does not meet, in the words of the scheduler's event. Labels are those of the node selector and of the required node affinity.
 
-It also says what makes the scheduler respect the requirements: a node selector, and what wrote it, the extender, or nothing.
+KIND is pod, deployment, statefulset, daemonset, replicaset, job or cronjob, or a short form of kubectl; a name alone is that of a pod. Of a
+workload it explains the pods that its template makes.
 
-It checks labels and features, not free resources, taints or other filters of the scheduler. It evaluates the requirements itself; the
-extender need not run. It decides whether features are current by the readiness of nodes; it does not read Leases, as an extender
-with --publisher-leases does.
+For each label it shows who gives it: a rule or a NodeFeatureRequest with its expressions, the worker, the kubelet, or another client. It says
+what makes the scheduler respect the requirements: a node selector, and what wrote it, the extender, or nothing.
 
-Exit codes: 0 a node meets all requirements; 1 none does, or the pod does not exist; 2 the cluster could not be read.`,
-		Example: `  assay why pod/train-0 -n ml
-  assay why pod ml/train-0 --node worker-7
+Of resources it checks what a node can allocate, not what is free, and of DeviceClasses whether the node has devices of their driver. It does
+not check taints and other filters of the scheduler. It evaluates the requirements itself; the extender need not run. It decides whether
+features are current by the readiness of nodes; it does not read Leases, as an extender with --publisher-leases does.
+
+Exit codes: 0 a node meets all requirements; 1 none does, or the pod or workload does not exist; 2 the cluster could not be read.`,
+		Example: `  assay why train-0 -n ml
+  assay why deployment/web
+  assay why job train -n ml --node worker-7
   assay why pod ml/train-0 -o wide
   assay why pod train-0 --from pod.yaml --from cluster.yaml`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := podName(args)
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, name)
+			return f.run(cmd, args)
 		},
 	}
 	f.register(cmd)
@@ -63,33 +66,12 @@ Exit codes: 0 a node meets all requirements; 1 none does, or the pod does not ex
 	return cmd
 }
 
-// podName returns the namespace and name of a pod from the arguments NAME, pod NAME or pod/NAME.
-func podName(args []string) (string, error) {
-	if len(args) == 1 {
-		kind, name, ok := strings.Cut(args[0], "/")
-		switch {
-		case slices.Contains(podKinds, args[0]):
-			return "", fmt.Errorf("no name of a pod: use assay why pod NAME")
-		case !ok:
-			return args[0], nil
-		case !slices.Contains(podKinds, kind):
-			return "", fmt.Errorf("unknown type %q: use pod NAME or pod/NAME, with -n NAMESPACE for another namespace", kind)
-		}
-		return name, nil
-	}
-	if !slices.Contains(podKinds, args[0]) {
-		return "", fmt.Errorf("unknown type %q: use pod %s", args[0], args[1])
-	}
-	return args[1], nil
-}
-
-func (f *whyFlags) run(cmd *cobra.Command, name string) error {
-	namespace, name, ok := strings.Cut(name, "/")
-	if !ok {
-		namespace, name = f.Namespace(), namespace
+func (f *whyFlags) run(cmd *cobra.Command, args []string) error {
+	t, err := newPodTarget(args, f.Namespace())
+	if err != nil {
+		return err
 	}
 	var c *cluster.Client
-	var err error
 	if len(f.from) == 0 {
 		if c, err = f.Connect(); err != nil {
 			return err
@@ -99,9 +81,9 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	pod, err := world.pod(cmd.Context(), c, namespace, name)
-	if cluster.IsNotFound(err) {
-		return notFound(corev1.Resource("pods"), name, elsewhere(namespace))
+	pod, err := world.pod(cmd.Context(), c, t)
+	if cluster.IsNotFound(err) || c == nil && err != nil {
+		return notFound(schema.GroupResource{Group: t.of.of.Group, Resource: t.of.of.Resource}, t.name, world.otherwise(cmd.Context(), c, t))
 	}
 	if err != nil {
 		return err
@@ -110,7 +92,7 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	e, err := f.answer(cmd.Context(), c, world, d, pod, f.node)
+	e, err := f.answer(cmd.Context(), c, world, d, t, pod, f.node)
 	note(cmd, err)
 	if f.node != "" && e.Findings == nil && len(e.Origins) > 0 {
 		return notFound(corev1.Resource("nodes"), f.node, didYouMean(f.node, world.fleet.Names()))
@@ -136,20 +118,41 @@ func (f *whyFlags) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// answer says which nodes can run a pod, with the details of a node unless it is empty, and what makes the scheduler respect the pod's
-// requirements. The latter is unknown without a cluster, where the client is nil; the error is about it alone.
+// answer says which nodes can run a pod, with the details of a node unless it is empty, who gives the labels and resources that it requires,
+// and what makes the scheduler respect its requirements. The last is unknown without a cluster, where the client is nil; the error is about
+// it alone.
 func (f *worldFlags) answer(
-	ctx context.Context, c *cluster.Client, w *world, d *extender.Decider, pod *corev1.Pod, node string,
+	ctx context.Context, c *cluster.Client, w *world, d *extender.Decider, t podTarget, pod *corev1.Pod, node string,
 ) (out serving.Answer, err error) {
-	if out.Labels, err = w.podLabels(pod); err != nil {
-		out.Warnings = append(out.Warnings, err.Error())
+	out.Subject = fmt.Sprintf("%s %s/%s", t.of.kind, pod.Namespace, pod.Name)
+	if c != nil {
+		var installed *serving.Installed
+		if installed, err = f.installed(ctx, c, pod); err == nil {
+			if t.of.template != nil {
+				pod = admitted(pod, installed)
+			}
+			out.Ways, err = waysOf(ctx, c, pod, installed)
+		}
 	}
-	out.Explanation = d.Explain(pod, node, w.checks(out.Labels)...)
 	for _, u := range requirements.UnknownKeys(pod.Labels, pod.Annotations) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("metadata.%s[%s] %s", u.Map, u.Key, u.Message))
 	}
-	if c != nil {
-		out.Ways, err = f.ways(ctx, c, pod)
+	unknown := func(err error) {
+		if err != nil {
+			out.Warnings = append(out.Warnings, err.Error())
+		}
+	}
+	list, problem := w.podLabels(pod)
+	unknown(problem)
+	resources, problem := w.podResources(ctx, c, pod)
+	unknown(problem)
+	for _, r := range append(list, resources...) {
+		out.Labels = append(out.Labels, serving.Required{Requirement: r})
+	}
+	out.Explanation = d.Explain(pod, node, w.checks(out.Labels)...)
+	if len(out.Labels) > 0 {
+		out.On = cmp.Or(node, out.Nearest)
+		unknown(w.given(ctx, c, out.Labels, out.On))
 	}
 	return out, err
 }
@@ -167,11 +170,23 @@ func (w *world) podLabels(pod *corev1.Pod) ([]podlabels.Requirement, error) {
 	return out, nil
 }
 
+// podResources returns the resources and devices that a pod requires of its node. The error says what is not known of them.
+func (w *world) podResources(ctx context.Context, c *cluster.Client, pod *corev1.Pod) ([]podlabels.Requirement, error) {
+	out, err := podlabels.Resources(&pod.Spec), error(nil)
+	if reports := slices.ContainsFunc(slices.Collect(maps.Values(w.nodes)), podlabels.HasAllocatable); len(out) > 0 && !reports {
+		out, err = nil, fmt.Errorf("the resources that the pod requests are not checked, because no Node of %s reports what it can allocate", w.where)
+	}
+	devices, unknown := w.podDevices(ctx, c, pod, out)
+	out = append(out, devices...)
+	podlabels.Count(out, maps.Values(w.nodes))
+	return out, errors.Join(err, unknown)
+}
+
 // checks returns the requirements on labels for the extender's decider, which does not know them.
-func (w *world) checks(of []podlabels.Requirement) []extender.Check {
+func (w *world) checks(of []serving.Required) []extender.Check {
 	out := make([]extender.Check, len(of))
 	for i := range of {
-		out[i] = extender.Check{Origin: of[i].Origin, Text: of[i].Text, Lacks: func(name string) string {
+		out[i] = extender.Check{Of: of[i].Of(), Origin: of[i].Origin, Text: of[i].Text, Lacks: func(name string) string {
 			if node := w.nodes[name]; node != nil {
 				return of[i].Lacks(node)
 			}
@@ -181,21 +196,21 @@ func (w *world) checks(of []podlabels.Requirement) []extender.Check {
 	return out
 }
 
-// ways returns what makes the scheduler respect the requirements of a pod.
-func (f *worldFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Pod) ([]serving.Way, error) {
+// installed returns what the cluster has for pods that require features, with the second scheduler if it runs and is that of the pod.
+func (f *worldFlags) installed(ctx context.Context, c *cluster.Client, pod *corev1.Pod) (*serving.Installed, error) {
 	installed, err := serving.Load(ctx, c)
-	if err != nil {
-		return nil, err
+	if err != nil || pod.Spec.SchedulerName != serving.Scheduler {
+		return installed, err
 	}
-	if pod.Spec.SchedulerName == serving.Scheduler {
-		alive, err := serving.SecondScheduler(ctx, c, cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
-		if err != nil {
-			return nil, err
-		}
-		if alive {
-			installed.Scheduler = serving.Scheduler
-		}
+	alive, err := serving.SecondScheduler(ctx, c, cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
+	if alive {
+		installed.Scheduler = serving.Scheduler
 	}
+	return installed, err
+}
+
+// waysOf returns what makes the scheduler respect the requirements of a pod.
+func waysOf(ctx context.Context, c *cluster.Client, pod *corev1.Pod, installed *serving.Installed) ([]serving.Way, error) {
 	requests, err := c.Requests(ctx)
 	if err != nil {
 		return nil, err
@@ -208,19 +223,6 @@ func (f *worldFlags) ways(ctx context.Context, c *cluster.Client, pod *corev1.Po
 		}
 		return nil
 	}), nil
-}
-
-// pod returns a pod of the cluster, or of the files if the client is nil.
-func (w *world) pod(ctx context.Context, c *cluster.Client, namespace, name string) (*corev1.Pod, error) {
-	if c != nil {
-		return c.Pod(ctx, namespace, name)
-	}
-	for i := range w.scheduling.pods {
-		if p := &w.scheduling.pods[i]; p.Name == name && p.Namespace == namespace {
-			return p, nil
-		}
-	}
-	return nil, notFound(corev1.Resource("pods"), name, elsewhere(namespace))
 }
 
 // decider creates the extender's decider from the objects of the world.
@@ -299,10 +301,11 @@ func printMatching(w io.Writer, s style, e *serving.Answer) {
 		fmt.Fprintln(w, s.bad(printable(e.Problem)))
 		return
 	case len(e.Origins) == 0:
-		fmt.Fprintf(w, "Pod %s requires no features and no labels: all %s can run it.\n", e.Pod, clip.Count(e.Nodes, "node"))
+		fmt.Fprintf(w, "%s requires no features, labels or resources: all %s can run it.\n", e.Subject, clip.Count(e.Nodes, "node"))
 		return
 	}
-	fmt.Fprintf(w, "Pod %s requires %s with %s.\n", e.Pod, e.Kinds(), strings.Join(e.Origins, ", "))
+	fmt.Fprintf(w, "%s requires %s with %s.\n", e.Subject, e.Kinds(), strings.Join(e.Origins, ", "))
+	printGiven(w, e)
 	text := fmt.Sprintf("%d of %d nodes meet the requirements", e.Matching, e.Nodes)
 	if e.Matching == 0 {
 		text = s.bad(text)
@@ -315,6 +318,55 @@ func printMatching(w io.Writer, s style, e *serving.Answer) {
 	}
 	if e.Nearest != "" {
 		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, printable(e.Lacks))
+	}
+	printTerms(w, e)
+}
+
+// printGiven prints the labels and resources that a pod requires, how many nodes have them, and who gives them.
+func printGiven(w io.Writer, e *serving.Answer) {
+	if len(e.Labels) == 0 {
+		return
+	}
+	t := &table{}
+	t.add("REQUIRES", "NODES", "GIVEN BY")
+	for i := range e.Labels {
+		r := &e.Labels[i]
+		t.add(r.Text, fmt.Sprintf("%d of %d", r.Nodes, e.Nodes), dash(r.String()))
+	}
+	t.print(w, "  ")
+}
+
+// printTerms prints what a node has instead of what the pod requires: the expressions of rules and requests that do not give it.
+func printTerms(w io.Writer, e *serving.Answer) {
+	if e.On == "" || e.Matching > 0 && e.Node == "" {
+		return
+	}
+	for i := range e.Labels {
+		r := &e.Labels[i]
+		if r.Has == "" {
+			continue
+		}
+		t := &table{}
+		for _, g := range r.Given {
+			if g.Why != "" {
+				t.add(g.By, g.Why)
+			}
+			for _, l := range g.Terms {
+				mark := "✗"
+				if l.Held {
+					mark = "✓"
+				}
+				t.add(g.By, mark, l.Subject, l.Asked, l.Found)
+			}
+		}
+		missing := strings.HasSuffix(r.Has, " is missing") // the line about the node says so
+		switch {
+		case !missing:
+			fmt.Fprintf(w, "On %s, %s: %s\n", printable(e.On), printable(r.Text), printable(r.Has))
+		case len(t.rows) > 0:
+			fmt.Fprintf(w, "On %s, %s:\n", printable(e.On), printable(r.Text))
+		}
+		t.print(w, "  ")
 	}
 }
 

@@ -20,7 +20,7 @@ func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, ok := objects[r.URL.Path]
 		if !ok {
-			if strings.Contains(r.URL.Path, "/pods/") || strings.HasSuffix(r.URL.Path, "/assay-feature-request") {
+			if strings.Contains(r.URL.Path, "/pods/") || strings.Contains(r.URL.Path, "/resourceclaims/") || strings.HasSuffix(r.URL.Path, "/assay-feature-request") {
 				http.NotFound(w, r)
 				return
 			}
@@ -158,7 +158,7 @@ a     -
 b     -
 c     its features are stale
 `, 0},
-		"plain": {[]string{"plain"}, "Pod default/plain requires no features and no labels: all 3 nodes can run it.\n", 0},
+		"plain": {[]string{"plain"}, "Pod default/plain requires no features, labels or resources: all 3 nodes can run it.\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, code := runCommand(t, kubeconfig, append([]string{"why", "pod"}, test.args...)...)

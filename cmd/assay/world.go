@@ -74,9 +74,10 @@ type world struct {
 
 // filedScheduling are the objects in files that only the scheduling of pods depends on.
 type filedScheduling struct {
-	pods     []corev1.Pod
-	requests []assayv1alpha1.NodeFeatureRequest
-	policies []assayv1alpha1.NodeFeatureSchedulingPolicy
+	pods      []corev1.Pod
+	workloads []filedWorkload
+	requests  []assayv1alpha1.NodeFeatureRequest
+	policies  []assayv1alpha1.NodeFeatureSchedulingPolicy
 }
 
 // filedObjects are the objects in files that outcomes do not depend on, which assay ui shows.
@@ -350,6 +351,8 @@ func (w *world) document(d *manifest.Document, kept *filed, selector labels.Sele
 		} else {
 			w.rules = append(w.rules, object)
 		}
+	default:
+		return w.scheduling.workload(d)
 	}
 	return nil
 }

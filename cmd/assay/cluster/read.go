@@ -160,10 +160,7 @@ func (c *Client) DeviceTaintRules(ctx context.Context) ([]resourcev1.DeviceTaint
 // ClaimedResources returns the extended resources that DeviceClasses claim, with the names of the classes; none if the cluster does not
 // serve DeviceClasses.
 func (c *Client) ClaimedResources(ctx context.Context) (map[string]string, error) {
-	classes, err := list[resourcev1.DeviceClass](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/deviceclasses", nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
+	classes, err := c.DeviceClasses(ctx)
 	return resourceslice.Claimed(classes), err
 }
 

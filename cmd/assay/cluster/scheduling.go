@@ -3,8 +3,11 @@ package cluster
 import (
 	"context"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 )
@@ -16,6 +19,45 @@ func assayPath(resource string) string {
 // Pod returns one Pod.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	return get[corev1.Pod](ctx, c, within("/api/v1", namespace, "pods"), name)
+}
+
+// Object returns one object in a namespace.
+func (c *Client) Object(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (map[string]any, error) {
+	api := "/apis/" + of.GroupVersion().String()
+	if of.Group == "" {
+		api = "/api/" + of.Version
+	}
+	out, err := get[map[string]any](ctx, c, within(api, namespace, of.Resource), name)
+	if err != nil {
+		return nil, err
+	}
+	return *out, nil
+}
+
+// DeviceClasses returns all DeviceClasses; none if the cluster does not serve them.
+func (c *Client) DeviceClasses(ctx context.Context) ([]resourcev1.DeviceClass, error) {
+	out, err := list[resourcev1.DeviceClass](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/deviceclasses", nil)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	return out, err
+}
+
+// Claim returns what a ResourceClaim, or a ResourceClaimTemplate if template is set, requests.
+func (c *Client) Claim(ctx context.Context, namespace, name string, template bool) (*resourcev1.ResourceClaimSpec, error) {
+	api := within("/apis/"+resourcev1.SchemeGroupVersion.String(), namespace, "resourceclaims")
+	if template {
+		o, err := get[resourcev1.ResourceClaimTemplate](ctx, c, strings.TrimSuffix(api, "s")+"templates", name)
+		if err != nil {
+			return nil, err
+		}
+		return &o.Spec.Spec, nil
+	}
+	o, err := get[resourcev1.ResourceClaim](ctx, c, api, name)
+	if err != nil {
+		return nil, err
+	}
+	return &o.Spec, nil
 }
 
 // PendingPods returns the Pods of all namespaces that are not scheduled yet.

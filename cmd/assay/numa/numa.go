@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/assay-project/assay/api/topology/v1alpha2"
+	"github.com/assay-project/assay/cmd/assay/podlabels"
 	"github.com/assay-project/assay/discovery/topology"
 )
 
@@ -71,7 +72,7 @@ func Why(pod *corev1.Pod, node *corev1.Node, t *v1alpha2.NodeResourceTopology) V
 	}
 	free := available(t)
 	if Attribute(t, topology.AttributeScope) == scopePod {
-		zones, lacks := fit(total(pod), node, free, guaranteed)
+		zones, lacks := fit(podlabels.ContainerRequests(&pod.Spec), node, free, guaranteed)
 		if len(zones) > 0 {
 			v.Reason = "the pod fits " + strings.Join(zones, ", ")
 			return v
@@ -177,39 +178,6 @@ func take(zones []zone, name string, requests corev1.ResourceList) {
 	}
 }
 
-// total returns the requests of a pod: of its containers and sidecars together, or of an init container that requests more.
-func total(pod *corev1.Pod) corev1.ResourceList {
-	sum, most := corev1.ResourceList{}, corev1.ResourceList{}
-	for _, c := range pod.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			plus(sum, c.Resources.Requests)
-			continue
-		}
-		for name, q := range c.Resources.Requests {
-			if have, ok := most[name]; !ok || q.Cmp(have) > 0 {
-				most[name] = q
-			}
-		}
-	}
-	for _, c := range pod.Spec.Containers {
-		plus(sum, c.Resources.Requests)
-	}
-	for name, q := range most {
-		if have, ok := sum[name]; !ok || q.Cmp(have) > 0 {
-			sum[name] = q
-		}
-	}
-	return sum
-}
-
-func plus(sum, more corev1.ResourceList) {
-	for name, q := range more {
-		have := sum[name]
-		have.Add(q)
-		sum[name] = have
-	}
-}
-
 func sorted(requests corev1.ResourceList) []string {
 	var names []string
 	for name := range requests {
@@ -221,7 +189,7 @@ func sorted(requests corev1.ResourceList) []string {
 
 // asksDevices reports whether a pod requests something other than CPUs, memory and storage.
 func asksDevices(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(sorted(total(pod)), func(name string) bool { return strings.Contains(name, "/") })
+	return slices.ContainsFunc(sorted(podlabels.ContainerRequests(&pod.Spec)), func(name string) bool { return strings.Contains(name, "/") })
 }
 
 // QOS returns the QoS class of a pod: that of its status, which the API server sets when the pod is created.

@@ -1,4 +1,4 @@
-// Package podlabels determines which Nodes have the labels that a pod requires of its node, as the scheduler does.
+// Package podlabels determines which Nodes have the labels and resources that a pod requires of its node, as the scheduler does.
 package podlabels
 
 import (
@@ -19,13 +19,15 @@ const (
 	affinity = "required node affinity"
 )
 
-// Requirement is a requirement of a pod on the labels of its node. A pod has all of its requirements; several terms of a node affinity, of
-// which one is enough, are one Requirement.
+// Requirement is a requirement of a pod on the labels or resources of its node. A pod has all of its requirements; several terms of a node
+// affinity, of which one is enough, are one Requirement.
 type Requirement struct {
-	// Origin is the part of the pod: the node selector or the required node affinity.
+	// Origin is the part of the pod: the node selector, the required node affinity, its resource requests or a resource claim.
 	Origin string `json:"origin"`
-	// Text is the requirement in the form of a label selector.
+	// Text is the requirement; that on labels in the form of a label selector.
 	Text string `json:"requirement"`
+	// Resource is the resource that the pod requests; empty: the requirement is on labels or devices.
+	Resource string `json:"resource,omitempty"`
 	// Nodes is the number of Nodes that meet it.
 	Nodes int `json:"nodes"`
 
@@ -35,8 +37,9 @@ type Requirement struct {
 // term is a list of expressions, all of which a Node must meet.
 type term []expression
 
-// expression is one requirement on a label of a Node, or on its name.
+// expression is one requirement on a Node. Key is that of its label; empty: it is on something else.
 type expression struct {
+	key   string
 	text  string
 	meets func(*corev1.Node) bool
 	lacks func(*corev1.Node) string // for a Node that does not meet it
@@ -139,6 +142,7 @@ func onLabel(r corev1.NodeSelectorRequirement) (expression, error) {
 		return expression{}, err
 	}
 	return expression{
+		key:   r.Key,
 		text:  parsed.String(),
 		meets: func(node *corev1.Node) bool { return parsed.Matches(labels.Set(node.Labels)) },
 		lacks: func(node *corev1.Node) string {
@@ -161,6 +165,21 @@ func onName(r corev1.NodeSelectorRequirement) (expression, error) {
 	}
 	return expression{}, fmt.Errorf("invalid field %q with operator %q: use %s with In or NotIn", r.Key, r.Operator, metav1.ObjectNameField)
 }
+
+// Keys returns the keys of the labels that the requirement is about.
+func (r *Requirement) Keys() (out []string) {
+	for _, t := range r.terms {
+		for _, x := range t {
+			if x.key != "" && !slices.Contains(out, x.key) {
+				out = append(out, x.key)
+			}
+		}
+	}
+	return out
+}
+
+// OnLabels reports whether the requirement is on labels of Nodes, or their names.
+func (r *Requirement) OnLabels() bool { return r.Origin == selector || r.Origin == affinity }
 
 // Lacks returns what a Node lacks to meet a requirement, with what it has instead; empty: it meets the requirement.
 func (r *Requirement) Lacks(node *corev1.Node) string {

@@ -82,3 +82,26 @@ func TestErrorsOfRequirements(t *testing.T) {
 		}
 	}
 }
+
+// TestResourcesAreThoseThatTheSchedulerReserves: sums over containers and sidecars, the largest init container, and the pod as a whole.
+func TestResourcesAreThoseThatTheSchedulerReserves(t *testing.T) {
+	for spec, want := range map[string]string{
+		"containers: [{resources: {requests: {cpu: 500m}}}, {resources: {requests: {cpu: 1}}}]":                                                                          "cpu: 1500m",
+		"containers: [{resources: {requests: {cpu: 1}}}]\ninitContainers: [{resources: {requests: {cpu: 3, memory: 1Gi}}}]":                                              "cpu: 3; memory: 1Gi",
+		"containers: [{resources: {requests: {cpu: 1}}}]\ninitContainers: [{restartPolicy: Always, resources: {requests: {cpu: 1}}}, {resources: {requests: {cpu: 2}}}]": "cpu: 3",
+		"containers: [{resources: {requests: {cpu: 1}}}]\nresources: {requests: {cpu: 4}}\noverhead: {cpu: 250m}":                                                        "cpu: 4250m",
+		"containers: [{resources: {requests: {cpu: 0}}}]":                                                                                                                "",
+	} {
+		var pod corev1.PodSpec
+		if err := yaml.UnmarshalStrict([]byte(spec), &pod); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range podlabels.Resources(&pod) {
+			got = append(got, r.Text)
+		}
+		if text := strings.Join(got, "; "); text != want {
+			t.Errorf("%s: got %q, want %q", spec, text, want)
+		}
+	}
+}

@@ -10,9 +10,11 @@ import (
 
 // Line is one expression or condition of a rule with the facts of the node.
 type Line struct {
-	Held bool
+	Held bool `json:"met"`
 	// Subject is the feature or the condition, Asked the requirement of the rule, Found the value on the node.
-	Subject, Asked, Found string
+	Subject string `json:"subject"`
+	Asked   string `json:"asked,omitempty"`
+	Found   string `json:"found,omitempty"`
 }
 
 // Lines returns the matchers and conditions of a rule in order. It replaces values that mask hides. A sensitive rule has no lines.

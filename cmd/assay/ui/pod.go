@@ -113,13 +113,13 @@ type podPage struct {
 	Asked                 string
 	// Request is the address of the page of the request that the pod names.
 	Request string
-	// Reasons are what other nodes lack, Sample nodes that meet the requirements, Details the requirements on the node that was asked for.
-	Reasons, Sample, Details *table
-	Changes                  *changes
+	// Required are the labels and resources that the pod requires. Reasons are what other nodes lack, Sample nodes that meet the requirements, Details the requirements on the node that was asked for.
+	Required, Reasons, Sample, Details *table
+	Changes                            *changes
 }
 
 func (p *podPage) tables() []*table {
-	return append(some(p.Details, p.Reasons, p.Sample), p.Changes.tables()...)
+	return append(some(p.Required, p.Details, p.Reasons, p.Sample), p.Changes.tables()...)
 }
 
 // Verdict returns the answer in one sentence.
@@ -128,7 +128,7 @@ func (p *podPage) Verdict() string {
 	case e.Problem != "":
 		return e.Problem
 	case len(e.Origins) == 0:
-		return fmt.Sprintf("The pod requires no features and no labels: all %s can run it, as far as these decide.", plural(e.Nodes, "node"))
+		return fmt.Sprintf("The pod requires no features, labels or resources: all %s can run it, as far as these decide.", plural(e.Nodes, "node"))
 	default:
 		return fmt.Sprintf("%s of %s meet its requirements.", thousands(e.Matching), plural(e.Nodes, "node"))
 	}
@@ -190,6 +190,13 @@ func (p *podPage) answer() {
 		}
 		details = append(details, []cell{plain(f.Origin), kind, result})
 	}
+	var required [][]cell
+	for i := range p.Why.Labels {
+		r := &p.Why.Labels[i]
+		required = append(required, []cell{plain(r.Text), plain(r.Origin), number(r.Nodes), plain(r.String())})
+	}
+	p.Required = unlessEmpty(tableOf("required", "What the pod requires", slices.Concat(
+		columns(columnText, "Requirement", "Part of the pod"), columns(columnCount, "Nodes"), columns(columnText, "Given by")), required))
 	p.Reasons = unlessEmpty(tableOf("lacks", "What the other nodes lack", slices.Concat(
 		columns(columnText, "Reason"), columns(columnCount, "Nodes"), columns(columnText, "Such as")), reasons))
 	p.Details = unlessEmpty(tableOf("details", "On node "+p.Node, columns(columnText, "Requirements of", "Kind", "Result"), details))
