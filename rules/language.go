@@ -22,6 +22,17 @@ type (
 	Parameter = args.Param
 )
 
+// What templates are expanded with.
+type (
+	// MatchedFeature are the elements that a term of a matcher gives to a template, and MatchedElement is one of them.
+	MatchedFeature = match.FeatureElements
+	MatchedElement = match.Element
+	// TemplateSpent is the cost of expansions so far.
+	TemplateSpent = tmpl.Spent
+	// TemplateError reports why a template could not be expanded.
+	TemplateError = tmpl.ExpandError
+)
+
 // MatchOperators returns the operators of matchers, in the order of the reference.
 func MatchOperators() []MatchOperator { return match.Operators() }
 

@@ -83,29 +83,22 @@ func (c *compiler) templateData(path *field.Path, t *tmpl.Template, in *nfdv1alp
 	}
 }
 
-// TemplateElement is a field of an element that a template of a rule reads.
-type TemplateElement struct {
-	tmpl.ElementPath
-	// Template is the field of the rule: labelsTemplate or varsTemplate.
-	Template string
+// RuleTemplate is a compiled template of a rule.
+type RuleTemplate struct {
+	*tmpl.Template
+	// Field is the field of the rule: labelsTemplate or varsTemplate.
+	Field string
 }
 
-// TemplateElements returns the fields of elements that the templates of a rule read, as far as their source shows. It returns nil for
-// a rule with errors.
-func (s *RuleSet) TemplateElements(index int) (out []TemplateElement) {
-	for i := range s.rules {
-		r := s.rules[i]
+// Templates returns the templates of a rule. It returns nil for a rule with errors.
+func (s *RuleSet) Templates(index int) (out []RuleTemplate) {
+	for _, r := range s.rules {
 		if r.ref.Index != index {
 			continue
 		}
-		if r.labelsTemplate != nil {
-			for _, e := range r.labelsTemplate.ElementPaths() {
-				out = append(out, TemplateElement{e, "labelsTemplate"})
-			}
-		}
-		if r.varsTemplate != nil {
-			for _, e := range r.varsTemplate.ElementPaths() {
-				out = append(out, TemplateElement{e, "varsTemplate"})
+		for _, t := range []RuleTemplate{{r.labelsTemplate, "labelsTemplate"}, {r.varsTemplate, "varsTemplate"}} {
+			if t.Template != nil {
+				out = append(out, t)
 			}
 		}
 	}

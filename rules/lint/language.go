@@ -147,34 +147,6 @@ func (l *linter) counted(path *field.Path, f *dictionary.Feature, element string
 	return true
 }
 
-// TemplateField returns the reason why an element of a feature in the data of a template cannot have a field, or "" if it may have it.
-func TemplateField(feature, name string) string {
-	f := dictionary.Find(feature)
-	fields := f.ElementNames()
-	switch {
-	case f == nil:
-		return ""
-	case f.Is(dictionary.Instances) && f.Any():
-		if near := dictionary.Nearest(name, fields); near == "" || near == name || !dictionary.Typo(name, near) {
-			return ""
-		}
-	case !f.Is(dictionary.Instances):
-		fields = []string{"Name", "Value"}
-	}
-	if slices.Contains(fields, name) || f.Is(dictionary.Instances) && f.Knows(name) {
-		return ""
-	}
-	for _, field := range fields {
-		if strings.EqualFold(dictionary.Separators.Replace(field), dictionary.Separators.Replace(name)) {
-			return fmt.Sprintf("an element of .%s has .%s, not .%s", feature, field, name)
-		}
-	}
-	if near := dictionary.Nearest(name, fields); near != "" {
-		return fmt.Sprintf("an element of .%s has no .%s; did you mean .%s?", feature, name, near)
-	}
-	return fmt.Sprintf("an element of .%s has no .%s; it has .%s", feature, name, strings.Join(fields, ", ."))
-}
-
 // instead returns how to write a reference to an attribute of a feature that has instances only.
 func instead(f *dictionary.Feature, element string) string {
 	near := element

@@ -133,15 +133,13 @@ func (k *Known) effects(f *Findings, d compose.Document) {
 	}
 }
 
-// templates warns about fields of elements that templates read and features do not have.
+// templates warns about templates that fail on typical nodes, or whose labels are not written there.
 func (k *Known) templates(f *Findings, d compose.Document) {
+	trial := lint.Trial{Keys: &k.Rules.Keys}
 	for i := range d.Spec.Rules {
-		if r := &d.Spec.Rules[i]; r.LabelsTemplate == "" && r.VarsTemplate == "" {
-			continue
-		}
-		for _, e := range f.Set.TemplateElements(f.Place(i)) {
-			if why := lint.TemplateField(e.Feature, e.Field); why != "" {
-				f.Warn(field.NewPath("spec", "rules").Index(i).Child(e.Template).String(), warning.Defect, "line %d: %s", e.Line, why)
+		if r := &d.Spec.Rules[i]; r.LabelsTemplate != "" || r.VarsTemplate != "" {
+			for _, t := range f.Set.Templates(f.Place(i)) {
+				f.Warnings = append(f.Warnings, trial.Template(field.NewPath("spec", "rules").Index(i), r, t)...)
 			}
 		}
 	}

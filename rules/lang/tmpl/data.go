@@ -88,3 +88,13 @@ func (d *data) tree() dict {
 	}
 	return d.all
 }
+
+// names returns the features as templates write them, in order and without duplicates.
+func (d *data) names() (out []string) {
+	for i := range d.terms {
+		if name := "." + d.terms[i].Feature; !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -3,6 +3,8 @@ package tmpl
 import (
 	"fmt"
 	"strings"
+
+	"github.com/assay-project/assay/rules/lang/match"
 )
 
 // state is the state of one expansion.
@@ -21,11 +23,14 @@ type state struct {
 
 // failure is an error of an expansion. It is passed by panic and recovered in Expand.
 type failure struct {
-	at  int
-	msg string
+	at   int
+	msg  string
+	lack *Lack
 }
 
-func fail(at int, format string, args ...any) { panic(failure{at, fmt.Sprintf(format, args...)}) }
+func fail(at int, format string, args ...any) {
+	panic(failure{at: at, msg: fmt.Sprintf(format, args...)})
+}
 
 // step counts one step.
 func (s *state) step(at int) {
@@ -278,32 +283,62 @@ func (e *fieldExpr) eval(s *state, dot value) value {
 	if e.base != nil {
 		v = e.base.eval(s, dot)
 	}
-	path := e.path
+	path, from := e.path, ""
 	if v.kind == kindData && len(path) > 1 {
+		from = "." + strings.Join(path[:2], ".")
 		list, ok := v.ref.(*data).feature(path[0], path[1])
 		if !ok {
-			fail(e.at, "no matcher of this rule gives .%s", strings.Join(path[:2], "."))
+			fail(e.at, "no matcher of this rule gives %s", from)
 		}
 		v, path = list, path[2:]
 	}
 	for _, name := range path {
-		v = field(e.at, v, name)
+		v, from = field(e.at, v, name, from), ""
 	}
 	return v
 }
 
-func field(at int, v value, name string) value {
-	if v.kind == kindNil {
-		fail(at, "nil data; no entry for key %q", name)
-	}
-	if !v.isMap() {
-		fail(at, "can't evaluate field %s in a %s", name, v.typeName())
-	}
+// field returns a field of a value. from is the value in the source, if it is a feature.
+func field(at int, v value, name, from string) value {
 	entry, ok := v.entry(name)
 	if !ok {
-		fail(at, "map has no entry for key %q", name)
+		panic(failure{at, lacks(v, name, from), lackOf(v, name)})
 	}
 	return entry
+}
+
+// lackOf returns which field a value does not have.
+func lackOf(v value, name string) *Lack {
+	e, is := v.ref.(*match.Element)
+	return &Lack{Field: name, Instance: is && e.Instance.Exists()}
+}
+
+// lacks explains why a value does not have a field; see field.
+func lacks(v value, name, from string) string {
+	switch v.kind {
+	case kindNil:
+		return fmt.Sprintf("nil data; no entry for key %q", name)
+	case kindData:
+		return fmt.Sprintf("the data has no key %q; it has %s", name, strings.Join(v.ref.(*data).names(), ", "))
+	case kindDict:
+		return fmt.Sprintf("map has no entry for key %q", name)
+	case kindElement:
+		switch e := v.ref.(*match.Element); {
+		case e.Instance.Exists():
+			return fmt.Sprintf("the element has no %q", name)
+		case e.HasValue:
+			return fmt.Sprintf("an attribute has a Name and a Value, and no %s", name)
+		}
+		return fmt.Sprintf("a flag has a Name, and no %s", name)
+	case kindList:
+		if l := v.ref.(*list); from != "" && len(l.elements) > 0 {
+			if l.elements[0].Instance.Exists() {
+				return fmt.Sprintf("%s is a list: use range, or (index %s 0).%s for the first element", from, from, name)
+			}
+			return fmt.Sprintf("%s is a list of elements with %s: use range", from, strings.Join(elementKeys(&l.elements[0]), " and "))
+		}
+	}
+	return fmt.Sprintf("can't evaluate field %s in a %s", name, v.typeName())
 }
 
 // logicExpr is an and or an or: its value is the first argument that decides the result, or the last argument.

@@ -89,7 +89,7 @@ func (n *lineStmt) exec(s *state, dot value) signal {
 		}
 		text, ok := element.Instance.GetKey(p.key)
 		if !ok {
-			text = field(p.stmt.pipe.(*fieldExpr).at, dot, p.field).str
+			text = field(p.stmt.pipe.(*fieldExpr).at, dot, p.field, "").str
 		} else if dot.num != isAsIs {
 			text = oneLine(text)
 		}

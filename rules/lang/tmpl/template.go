@@ -76,6 +76,15 @@ func (p Diagnostic) Error() string {
 type ExpandError struct {
 	Line, Column int
 	Message      string
+	// Lack is set if a value does not have a field that the template reads.
+	Lack *Lack
+}
+
+// Lack is a field that a value does not have.
+type Lack struct {
+	Field string
+	// Instance is set if the value is an instance, so that other instances of the feature may have the field.
+	Instance bool
 }
 
 // Error returns the position and the message.
@@ -150,7 +159,7 @@ func (t *Template) ExpandWithin(spent *Spent, matched []match.FeatureElements, e
 				panic(r)
 			}
 			line, column := t.place(f.at)
-			err = &ExpandError{line, column, f.msg}
+			err = &ExpandError{Line: line, Column: column, Message: f.msg, Lack: f.lack}
 		}
 	}()
 	s.enter(t.main, value{kind: kindData, ref: &s.data})
@@ -176,7 +185,7 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
 			if t.opt.Strict {
-				return nil, &ExpandError{1, 1, fmt.Sprintf("the line %q of the output has no =", shown(line))}
+				return nil, &ExpandError{Line: 1, Column: 1, Message: fmt.Sprintf("the line %q of the output has no =", shown(line))}
 			}
 			value = "true"
 		}
@@ -185,7 +194,7 @@ func (t *Template) lines(out []byte) (map[string]string, error) {
 		}
 		values[key] = value
 		if len(values) > MaxLabels {
-			return nil, &ExpandError{1, 1, fmt.Sprintf("the template gives more than %d labels", MaxLabels)}
+			return nil, &ExpandError{Line: 1, Column: 1, Message: fmt.Sprintf("the template gives more than %d labels", MaxLabels)}
 		}
 	}
 	return values, nil

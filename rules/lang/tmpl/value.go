@@ -156,7 +156,7 @@ func (v value) item(i int) value {
 // isMap reports whether a value is a map.
 func (v value) isMap() bool { return v.kind == kindDict || v.kind == kindElement || v.kind == kindData }
 
-// entry returns the value of a key in a map.
+// entry returns the value of a key in a map. Other values have none.
 func (v value) entry(key string) (value, bool) {
 	switch v.kind {
 	case kindElement:
@@ -175,9 +175,11 @@ func (v value) entry(key string) (value, bool) {
 	case kindDict:
 		out, ok := v.ref.(dict)[key]
 		return out, ok
+	case kindData:
+		out, ok := v.ref.(*data).tree()[key]
+		return out, ok
 	}
-	out, ok := v.ref.(*data).tree()[key]
-	return out, ok
+	return value{}, false
 }
 
 // shown returns a key as templates see it: keys of elements come from a node too.
