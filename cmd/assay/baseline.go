@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/build"
+	judged "github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -31,7 +32,7 @@ func newBaseline() *cobra.Command {
 		Short: "Write NodeBaselines, and show which nodes deviate",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBaselineInit(), newBaselineCheck(), newBaselineReport())
+	cmd.AddCommand(newBaselineInit(), newBaselineCheck(), newBaselineReport(), newBaselineLevels())
 	return cmd
 }
 
@@ -217,16 +218,20 @@ func readDevices(list []assayv1alpha1.NodeBaseline) bool {
 // judge compares the nodes with baselines. It prints which of them the controller does not accept.
 func (w *world) judge(notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baseline.Report) {
 	for i := range list {
-		found := review.Review(&list[i], w.reviewed())
-		if found.Baseline == nil {
-			for _, e := range found.Errors {
-				fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printable(list[i].Name), printable(e.Error()))
-			}
-			continue
+		if found := w.compiled(notes, &list[i]); found != nil {
+			out = append(out, baseline.New(list[i].Name, w.fleet.Baseline(found)))
 		}
-		out = append(out, baseline.New(list[i].Name, w.fleet.Baseline(found.Baseline)))
 	}
 	return out
+}
+
+// compiled compiles a baseline. If the controller does not accept it, it prints why and returns nil.
+func (w *world) compiled(notes io.Writer, b *assayv1alpha1.NodeBaseline) *judged.Baseline {
+	found := review.Review(b, w.reviewed())
+	for _, e := range found.Errors {
+		fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printable(b.Name), printable(e.Error()))
+	}
+	return found.Baseline
 }
 
 // printReports prints reports in a format of baselineFormats.
@@ -240,14 +245,7 @@ func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders 
 	default:
 		return printObject(w, output, all)
 	}
-	print := func(rows [][]string) error {
-		out := &table{}
-		for _, row := range rows {
-			out.add(row...)
-		}
-		return out.list(w, noHeaders)
-	}
-	if err := print(baseline.Summary(all)); err != nil {
+	if err := printRows(w, baseline.Summary(all), noHeaders); err != nil {
 		return err
 	}
 	found := baseline.Findings(all)
@@ -255,7 +253,16 @@ func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders 
 		return nil
 	}
 	fmt.Fprintln(w)
-	return print(found)
+	return printRows(w, found, noHeaders)
+}
+
+// printRows prints a table.
+func printRows(w io.Writer, rows [][]string, noHeaders bool) error {
+	out := &table{}
+	for _, row := range rows {
+		out.add(row...)
+	}
+	return out.list(w, noHeaders)
 }
 
 // forConformance is the value of --for.
@@ -298,17 +305,7 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 			}
 			return printReports(cmd.OutOrStdout(), reports, output, noHeaders)
 		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return fromCluster(&f.Flags, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
-				list, err := c.Baselines(ctx)
-				for i := range list {
-					if !slices.Contains(args, list[i].Name) {
-						names = append(names, list[i].Name)
-					}
-				}
-				return names, err
-			})
-		},
+		ValidArgsFunction: completeBaselines(f),
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&target, "for", "", "purpose of the report: "+forConformance)
@@ -316,6 +313,91 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 	outputFlag(cmd, &output, baselineFormats...)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forConformance}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// completeBaselines completes names of NodeBaselines of the cluster.
+func completeBaselines(f *worldFlags) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return fromCluster(&f.Flags, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
+			list, err := c.Baselines(ctx)
+			for i := range list {
+				if !slices.Contains(args, list[i].Name) {
+					names = append(names, list[i].Name)
+				}
+			}
+			return names, err
+		})
+	}
+}
+
+// levelsFormats are the formats of trees.
+var levelsFormats = []string{"text", "dot", "json", "yaml"}
+
+func newBaselineLevels() *cobra.Command {
+	f := &worldFlags{}
+	output, noHeaders := "", false
+	cmd := &cobra.Command{
+		Use:   "levels [NAME…]",
+		Short: "Show the tree that the levels of NodeBaselines make of the nodes",
+		Long: `Show the tree that the levels of NodeBaselines make of the nodes, such as blocks and their racks: first the nodes that deviate and why, then
+the domains with their numbers of nodes. Nodes that deviate are in no domain.`,
+		Example: `  assay baseline levels fabric
+  assay baseline levels fabric -o dot | dot -Tsvg > fabric.svg`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, list, err := f.loadBaselines(cmd, args, false)
+			if err != nil {
+				return err
+			}
+			return w.printLevels(cmd, list, len(args) > 0, output, noHeaders)
+		},
+		ValidArgsFunction: completeBaselines(f),
+	}
+	f.register(cmd)
+	headersFlag(cmd, &noHeaders)
+	outputFlag(cmd, &output, levelsFormats...)
+	return cmd
+}
+
+// printLevels prints the trees of baselines. If baselines are named, each must have levels.
+func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, named bool, output string, noHeaders bool) error {
+	trees := []*baseline.Tree{}
+	for i := range list {
+		if len(list[i].Spec.Levels) == 0 {
+			if named {
+				return foundError{fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printable(list[i].Name))}
+			}
+			continue
+		}
+		if found := w.compiled(cmd.ErrOrStderr(), &list[i]); found != nil {
+			trees = append(trees, baseline.NewTree(list[i].Name, found, w.fleet.Baseline(found)))
+		}
+	}
+	switch output {
+	case "text":
+	case "dot":
+		return baseline.Dot(cmd.OutOrStdout(), trees)
+	default:
+		return printObject(cmd.OutOrStdout(), output, trees)
+	}
+	if len(trees) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no NodeBaselines with levels found")
+	}
+	for i, t := range trees {
+		if i > 0 {
+			fmt.Fprintln(cmd.OutOrStdout())
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), printable(t.Title()))
+		for _, rows := range [][][]string{t.Deviants(), t.Rows()} {
+			if len(rows) < 2 {
+				continue
+			}
+			fmt.Fprintln(cmd.OutOrStdout())
+			if err := printRows(cmd.OutOrStdout(), rows, noHeaders); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // baselineKinds are names of the type in TYPE/NAME.

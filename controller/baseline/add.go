@@ -3,6 +3,7 @@ package baseline
 
 import (
 	"context"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -79,10 +80,11 @@ func (c *changes) generic(ctx context.Context, _ event.GenericEvent, q queue) { 
 // deleted is called when a baseline is deleted: others can have room now.
 func (c *changes) deleted(ctx context.Context, _ event.DeleteEvent, q queue) { c.enqueue(ctx, q) }
 
-// updated is called when a Node has changed. Most updates are heartbeats.
+// updated is called when a Node has changed. Most updates are heartbeats. Levels read labels, also those that no NodeFeature gives.
 func (c *changes) updated(ctx context.Context, e event.UpdateEvent, q queue) {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	if before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || baseline.Complete(before) != baseline.Complete(after) {
+	if before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || baseline.Complete(before) != baseline.Complete(after) ||
+		!maps.Equal(before.Labels, after.Labels) {
 		c.enqueue(ctx, q)
 	}
 }

@@ -49,6 +49,7 @@ type Baseline struct {
 	require  []requirement
 	uniform  []value
 	within   []string
+	levels   []Level
 	size     int
 	reads    []string
 }
@@ -70,6 +71,7 @@ func Compile(spec *assayv1alpha1.NodeBaselineSpec, path *field.Path, opt rules.O
 	c.requirements(spec.Require, path.Child("require"))
 	c.values(spec.Uniform, path.Child("uniform"))
 	c.labels(spec.Within, path.Child("within"))
+	c.levels(spec.Levels, path.Child("levels"))
 	c.condition(spec, path)
 	if !c.report.OK() {
 		return nil, c.report

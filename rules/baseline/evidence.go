@@ -26,11 +26,15 @@ type Evidence struct {
 
 // NodeOf returns a node as a baseline judges it. Devices is set if devices matter: a node of which not all are known is then unknown.
 func NodeOf(in rules.Input, e Evidence, devices bool) Node {
-	return Node{
-		Input: in, Unpublished: !e.Published,
+	out := Node{
+		Input: in, Unpublished: !e.Published, Labels: in.Node.Labels,
 		Unknown: e.Doubtful || e.Object != nil && outdated(in.Worker, e.Object) ||
 			devices && (e.DevicesDoubtful || !e.Devices.DevicesComplete()),
 	}
+	if e.Object != nil {
+		out.Labels, out.Created = e.Object.Labels, e.Object.CreationTimestamp
+	}
+	return out
 }
 
 // ReadsDevices reports whether the baseline reads devices of DRA drivers.

@@ -17,7 +17,7 @@ import (
 
 // Result is what a baseline says about a fleet.
 type Result struct {
-	// Checks are the results of each check: those in require, then those in uniform.
+	// Checks are the results of each check: those in require, then those in uniform, then that of levels.
 	Checks []assayv1alpha1.BaselineCheck
 	// Deviations are all nodes that fail a check, by check, then by name. Since is not set.
 	Deviations []assayv1alpha1.BaselineDeviation
@@ -26,6 +26,10 @@ type Result struct {
 	// Unread are, by node, the sources that its worker has not read since the node booted, so that results of checks are unknown. A node with
 	// such sources is among Unknown, unless it fails another check.
 	Unread map[string][]string
+	// Levels counts the domains of each level of the baseline, and Domains are those of its widest level. Nodes that deviate from the check
+	// levels are in no domain.
+	Levels  []assayv1alpha1.BaselineLevelStatus
+	Domains []*Domain
 }
 
 // Named is the verdict about a node; nil: the node is not selected.
@@ -76,6 +80,17 @@ func (b *Baseline) Compare(list []Named) *Result {
 		}
 		check.Unknown = unread(known, func(v *Verdict) bool { return v.values[i].kind == unreadValue })
 		out.Checks = append(out.Checks, check)
+	}
+	if len(b.levels) > 0 {
+		check := assayv1alpha1.BaselineCheck{Name: LevelsCheck}
+		why, domains := b.compareLevels(known)
+		for _, n := range known {
+			if message, found := why[n.Node]; found {
+				deviate(&check, n.Node, message)
+			}
+		}
+		out.Checks = append(out.Checks, check)
+		out.Domains, out.Levels = domains, summarize(b.levels, domains)
 	}
 	for _, n := range list {
 		if n.Verdict != nil && len(n.Verdict.sources) > 0 {
@@ -175,7 +190,7 @@ func (r *Result) Status(before *assayv1alpha1.NodeBaselineStatus, generation int
 	s.ObservedGeneration = generation
 	s.Nodes = number(len(r.Conforming) + len(r.Deviating) + len(r.Unknown))
 	s.Conforming, s.Deviating, s.Unknown = number(len(r.Conforming)), number(len(r.Deviating)), number(len(r.Unknown))
-	s.Checks = slices.Clone(r.Checks)
+	s.Checks, s.Levels = slices.Clone(r.Checks), slices.Clone(r.Levels)
 	since := map[[2]string]*metav1.Time{}
 	for i := range before.Deviations {
 		d := &before.Deviations[i]

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/assay-project/assay/rules"
@@ -22,6 +23,10 @@ type Node struct {
 	// Unpublished says that the features do not include those of the node's worker, so that even whether matchFeatures selects the node
 	// is unknown. This is so without publishers in Input, too.
 	Unpublished bool
+	// Labels are those of the Node, with those that rules write, for levels.
+	Labels map[string]string
+	// Created is when the Node was created.
+	Created metav1.Time
 }
 
 // Verdict is what a baseline says about one node, without the others. It is immutable.
@@ -32,6 +37,7 @@ type Verdict struct {
 	sources []string // that the worker has not read, of all checks whose result is unknown because of it
 	group   string   // the labels in within
 	values  []observed
+	place   *place // nil: the baseline has no levels
 }
 
 // failure is a requirement that a node does not meet.
@@ -92,7 +98,7 @@ func (b *Baseline) Judge(n Node) *Verdict {
 	if unknown {
 		return &Verdict{unknown: true}
 	}
-	out := &Verdict{group: b.group(n.Input.Node.Labels)}
+	out := &Verdict{group: b.group(n.Input.Node.Labels), place: b.place(n)}
 	for i, r := range b.require {
 		if sources := r.Unread(n.Input); len(sources) > 0 {
 			out.unread, out.sources = append(out.unread, i), append(out.sources, sources...)

@@ -102,9 +102,19 @@ type NodeBaselineSpec struct {
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=317
 	Within []string `json:"within,omitempty"`
+	// levels are labels of nodes that must form a tree, from the widest level to the narrowest, such as block, rack and host. A node deviates
+	// from the check levels if it lacks a label, if its domain on a level is part of another domain than for more than half of the nodes of
+	// that domain, or if it is one of too many nodes in a domain. All labels of the Node count, also those that rules write. A node whose
+	// features are unknown is not compared.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=2
+	// +kubebuilder:validation:MaxItems=16
+	Levels []BaselineLevel `json:"levels,omitempty"`
 	// nodeCondition is the type of a condition that is set on each selected node, with a namespace of your own, such as
 	// example.com/Baseline. It is True if the node meets all requirements in require, and False with the first that it does not meet as
-	// the reason. Values in uniform do not affect it, so that no node is affected by what other nodes are.
+	// the reason. Values in uniform and levels do not affect it, so that no node is affected by what other nodes are.
 	// +optional
 	// +kubebuilder:validation:MaxLength=316
 	NodeCondition string `json:"nodeCondition,omitempty"`
@@ -135,6 +145,33 @@ type BaselineValue struct {
 	Value string `json:"value"`
 }
 
+// BaselineLevel is a level of a tree of nodes. The nodes that have one value of its label are a domain.
+type BaselineLevel struct {
+	// name is what a domain of the level is, such as rack: lower-case letters, digits and dashes.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// label is the name of the label. kubernetes.io/hostname can only be used at the lowest level, as in a Topology of Kueue.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Label string `json:"label"`
+	// unique is false if the same value in two branches is two domains, such as rack 1 of each block. By default, a value is one domain, as
+	// for schedulers that know a domain by the value of one label.
+	// +optional
+	// +kubebuilder:default=true
+	Unique *bool `json:"unique,omitempty"`
+	// nodes limits the number of nodes in a domain. The youngest nodes beyond it deviate.
+	// +optional
+	Nodes *BaselineLevelNodes `json:"nodes,omitempty"`
+}
+
+// BaselineLevelNodes limits the number of nodes in a domain.
+type BaselineLevelNodes struct {
+	// max is the maximum number of nodes in each domain of the level.
+	// +kubebuilder:validation:Minimum=1
+	Max int32 `json:"max"`
+}
+
 // NodeBaselineStatus reports which nodes deviate from a baseline.
 type NodeBaselineStatus struct {
 	// observedGeneration is the generation of the spec that the controller processed last; -1 before the first time.
@@ -152,11 +189,16 @@ type NodeBaselineStatus struct {
 	// unknown is the number of nodes whose features are unknown, for example because their worker is not running. They never deviate.
 	// +optional
 	Unknown *int32 `json:"unknown,omitempty"`
-	// checks are the results of each entry in require and uniform.
+	// checks are the results of each entry in require and uniform, and of levels.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Checks []BaselineCheck `json:"checks,omitempty"`
+	// levels are the domains of each level, without nodes that deviate from the check levels.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Levels []BaselineLevelStatus `json:"levels,omitempty"`
 	// deviations are the nodes that fail a check, by the order of the checks and then by the name of the node, at most 50.
 	// +optional
 	// +listType=atomic
@@ -173,7 +215,7 @@ type NodeBaselineStatus struct {
 
 // BaselineCheck is the result of one check.
 type BaselineCheck struct {
-	// name is that of the entry in require or uniform.
+	// name is that of the entry in require or uniform, or levels.
 	Name string `json:"name"`
 	// deviating is the number of nodes that fail the check.
 	Deviating int32 `json:"deviating"`
@@ -187,6 +229,17 @@ type BaselineCheck struct {
 	// +optional
 	// +listType=atomic
 	Values []BaselineValueCount `json:"values,omitempty"`
+}
+
+// BaselineLevelStatus counts the domains of a level.
+type BaselineLevelStatus struct {
+	// name is that of the entry in levels.
+	Name string `json:"name"`
+	// domains is the number of domains.
+	Domains int32 `json:"domains"`
+	// smallest and largest are the numbers of nodes in the smallest and in the largest domain.
+	Smallest int32 `json:"smallest"`
+	Largest  int32 `json:"largest"`
 }
 
 // BaselineValueCount is the number of nodes that have a value.
