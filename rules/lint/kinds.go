@@ -228,7 +228,7 @@ var comparison = regexp.MustCompile(`^(>=|<=|>|<)\s*(v?[0-9][0-9.]*)$`)
 
 // operator warns about a value that contains an operator or a pattern, and reports whether it does.
 func (l *linter) operator(at place, element *dictionary.Element, key, v string) bool {
-	if m := comparison.FindStringSubmatch(v); m != nil {
+	if m := comparison.FindStringSubmatch(v); m != nil && element.Kind != dictionary.Bit { // 0 and 1 need no order, and none is above 1
 		to := nfdv1alpha1.MatchExpression{Op: map[string]nfdv1alpha1.MatchOp{
 			">": nfdv1alpha1.MatchGt, ">=": nfdv1alpha1.MatchGe, "<": nfdv1alpha1.MatchLt, "<=": nfdv1alpha1.MatchLe}[m[1]], Value: []string{m[2]}}
 		if element.Kind == dictionary.Version {
