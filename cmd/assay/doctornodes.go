@@ -66,6 +66,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		slices.Sort(names)
 	}
 	var left []*difference
+	var over []doctor.Finding
 	for look := range looks {
 		w, program, found, err := n.differences(ctx, c, names)
 		if err != nil {
@@ -73,6 +74,9 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		}
 		if program == nil {
 			return nil, nil // the controller does not run, which is reported
+		}
+		if look == 0 {
+			over = devicesOver(check, w, names)
 		}
 		if look > 0 {
 			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
@@ -97,9 +101,32 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		of = clip.Count(total, "Node")
 	}
 	if len(left) == 0 {
-		return []doctor.Finding{{Check: check, Level: doctor.OK, Message: of + " compared: each has what its rules give, or the controller reports why not"}}, nil
+		return append(over, doctor.Finding{
+			Check: check, Level: doctor.OK, Message: of + " compared: each has what its rules give, or the controller reports why not",
+		}), nil
 	}
-	return describeDifferences(check, left), nil
+	return append(over, describeDifferences(check, left)...), nil
+}
+
+// devicesOver returns a finding about the nodes with more devices of DRA drivers than rules read.
+func devicesOver(check string, w *world, names []string) []doctor.Finding {
+	var list []string
+	for _, name := range names {
+		if w.nodes[name] == nil {
+			continue
+		}
+		if over := w.fleet.Input(name).Facts.DevicesOver(); over != "" {
+			list = append(list, name+": "+over)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return []doctor.Finding{{
+		Check: check, Level: doctor.Warning,
+		Message: fmt.Sprintf("%s with devices of DRA drivers that no rule reads: %s", clip.Count(len(list), "Node"), clip.Join(list, "; ", maxDifferences)),
+		Fix:     "Have the driver publish fewer devices in a pool, or exclude drivers that no rule needs with the setting draDrivers",
+	}}
 }
 
 // describeDifferences returns a finding for each node, up to a limit.

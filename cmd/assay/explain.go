@@ -87,6 +87,9 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 			return printObject(e.w, f.output, newResult(e.outcome, true))
 		}
 		e.tracer.outcome(e.outcome)
+		if over := in.Facts.DevicesOver(); over != "" {
+			fmt.Fprintf(e.w, "  %s %s\n", e.s.warn("!"), printable(over))
+		}
 		return nil
 	}
 	found := e.name(cmd.Context(), args[1])

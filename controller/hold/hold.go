@@ -23,6 +23,8 @@ const (
 	Contested = "KeyContested"
 	// AnotherMaster is the reason when another program removes keys that rules give, together with their record.
 	AnotherMaster = "AnotherMaster"
+	// DevicesOver is the reason while pools of devices are left out because a node has too many devices.
+	DevicesOver = "DevicesOverLimit"
 	// Refused is the reason while a key is left out that the API server rejects.
 	Refused = "KeyRefused"
 	// Lost is the reason after keys were removed because the features of the node changed.

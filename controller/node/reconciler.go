@@ -166,6 +166,7 @@ func (r *Reconciler) features(state inputs.State, now time.Time) decide.Features
 	f := decide.Features{
 		Held: left(state.HeldUntil), Unknown: state.Blind, Undefined: r.givers.undefined(now, r.inputs.Grace()),
 		DevicesHeld: left(state.Devices.HeldUntil), DevicesIncomplete: state.Devices.Incomplete,
+		DevicesOver: state.Devices.Facts.DevicesOver(),
 	}
 	if state.Devices.Unseen(now) {
 		f.DevicesUnseen = left(state.Devices.UnseenUntil)

@@ -70,6 +70,8 @@ var clusterFeatures = []Feature{
 		{Name: "pools", Kind: Integer, Always: true, Values: []string{"1", "2"},
 			Means: "number of its pools"},
 		{Name: "complete", Kind: Bool, Always: true,
-			Means: "`true` if all slices of all its pools are known"},
+			Means: "`true` if all slices of all its pools are known, and none is in `over_limit`"},
+		{Name: "over_limit", Kind: Text,
+			Means: "pools that are left out because the node would have more than 2,048 devices, joined by commas; absent if there are none"},
 	}},
 }

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ const (
 const DevicePrefix = "dra."
 
 // MaxDevices is the maximum number of DRA devices of a node that rules read: 16 GPUs in seven partitions each, and the functions of as
-// many network cards. A pool that exceeds it counts as incomplete.
+// many network cards. The smallest pools of a node are read first; a pool that exceeds the limit counts as incomplete.
 const MaxDevices = 2048
 
 // IsDevices reports whether the feature with this lower-case name comes from ResourceSlices.
@@ -49,6 +50,9 @@ type Pool struct {
 	Old, TooMany int
 }
 
+// overLimitElement names the pools of a driver that are left out because of MaxDevices.
+const overLimitElement = "over_limit"
+
 // Pools returns the pools of slices, sorted by driver and name. The order of the devices is that of the slices.
 func Pools(list []Slice) []Pool {
 	list = slices.Clone(list)
@@ -56,7 +60,7 @@ func Pools(list []Slice) []Pool {
 		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(b.Generation, a.Generation))
 	})
 	var pools []Pool
-	devices := 0
+	var known []int // the pools of which all slices are known
 	for len(list) > 0 {
 		newest := list[0]
 		n := 0
@@ -69,22 +73,33 @@ func Pools(list []Slice) []Pool {
 			}
 		}
 		list = list[n:]
-		count := 0
-		for _, s := range pool.Devices {
-			count += s.Len()
-		}
-		known := int64(len(pool.Devices)) == newest.Total
-		switch {
-		case known && devices+count <= MaxDevices:
-			pool.Complete, devices = true, devices+count
-		case known:
-			pool.TooMany, pool.Devices = len(pool.Devices), nil
-		default:
+		if int64(len(pool.Devices)) == newest.Total {
+			known = append(known, len(pools))
+		} else {
 			pool.Devices = nil
 		}
 		pools = append(pools, pool)
 	}
+	// The smallest ones first: a large pool does not displace others.
+	slices.SortStableFunc(known, func(a, b int) int { return cmp.Compare(pools[a].size(), pools[b].size()) })
+	devices := 0
+	for _, i := range known {
+		p := &pools[i]
+		if n := p.size(); devices+n <= MaxDevices {
+			p.Complete, devices = true, devices+n
+		} else {
+			p.TooMany, p.Devices = len(p.Devices), nil
+		}
+	}
 	return pools
+}
+
+// size returns the number of devices.
+func (p *Pool) size() (n int) {
+	for _, s := range p.Devices {
+		n += s.Len()
+	}
+	return n
 }
 
 // FromPools returns the facts of pools that are sorted by driver and name, with the taints of rules. Without pools, the features are there
@@ -93,6 +108,7 @@ func FromPools(pools []Pool, taints []TaintRule, in *Interner) *Facts {
 	type driver struct {
 		devices, pools int
 		complete       bool
+		over           []string
 	}
 	devices, drivers, order := []map[string]string{}, map[string]*driver{}, []string{}
 	for _, p := range pools {
@@ -103,6 +119,9 @@ func FromPools(pools []Pool, taints []TaintRule, in *Interner) *Facts {
 		}
 		d.pools++
 		d.complete = d.complete && p.Complete
+		if p.TooMany > 0 {
+			d.over = append(d.over, p.Name)
+		}
 		ofPool := TaintRulesOf(taints, p.Driver, p.Name)
 		for _, s := range p.Devices {
 			for _, attributes := range s.Select(nil) {
@@ -116,14 +135,37 @@ func FromPools(pools []Pool, taints []TaintRule, in *Interner) *Facts {
 	list := make([]map[string]string, 0, len(order))
 	for _, name := range order {
 		d := drivers[name]
-		list = append(list, map[string]string{
+		attributes := map[string]string{
 			"name": name, "devices": strconv.Itoa(d.devices), "pools": strconv.Itoa(d.pools), "complete": strconv.FormatBool(d.complete),
-		})
+		}
+		if len(d.over) > 0 {
+			attributes[overLimitElement] = strings.Join(d.over, ",")
+		}
+		list = append(list, attributes)
 	}
 	b := builder{}
 	b.at(DeviceFeature).Instances = instancesFromMaps(devices, in)
 	b.at(DriverFeature).Instances = instancesFromMaps(list, in)
 	return b.build(in)
+}
+
+// DevicesOver describes the pools of devices that are left out because of MaxDevices; empty: there are none.
+func (f *Facts) DevicesOver() string {
+	if f == nil || f.Feature(DriverFeature) == nil {
+		return ""
+	}
+	var list []string
+	drivers := f.Feature(DriverFeature)
+	for i := range drivers.Instances.Len() {
+		if over, _ := drivers.Instances.Get(i, overLimitElement); over != "" {
+			name, _ := drivers.Instances.Get(i, "name")
+			list = append(list, fmt.Sprintf("of the DRA driver %s: %s", name, over))
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rules read at most %d devices of a node, and none of these pools: %s", MaxDevices, strings.Join(list, "; "))
 }
 
 // DevicesComplete reports whether all devices of a node are known: none of its drivers has published only some of them.

@@ -25,6 +25,9 @@ func described(f *facts.Facts) (out []string) {
 	}
 	for _, d := range f.Feature(facts.DriverFeature).Instances.Select(nil) {
 		out = append(out, fmt.Sprintf("%s: %s devices, %s pools, complete %s", d["name"], d["devices"], d["pools"], d["complete"]))
+		if d["over_limit"] != "" {
+			out = append(out, "over the limit: "+d["over_limit"])
+		}
 	}
 	return out
 }
@@ -54,7 +57,11 @@ func TestFactsOfPools(t *testing.T) {
 		"a driver without devices": {[]facts.Slice{slice("a", "p", 1, 1)}, []string{"a: 0 devices, 1 pools, complete true"}},
 		"too many devices": {
 			[]facts.Slice{slice("a", "p", 1, 1, "0"), slice("a", "q", 1, 1, many...)},
-			[]string{"a/p/0", "a: 1 devices, 2 pools, complete false"},
+			[]string{"a/p/0", "a: 1 devices, 2 pools, complete false", "over the limit: q"},
+		},
+		"a large pool does not displace small ones of drivers with later names": {
+			[]facts.Slice{slice("a", "p", 1, 1, many...), slice("b", "q", 1, 1, "1"), slice("b", "r", 1, 1, many...)},
+			[]string{"b/q/1", "a: 0 devices, 1 pools, complete false", "over the limit: p", "b: 1 devices, 2 pools, complete false", "over the limit: r"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,6 +72,8 @@ type Features struct {
 	DevicesHeld time.Duration `json:",omitzero"`
 	// DevicesIncomplete are the drivers that have not published all devices of the node.
 	DevicesIncomplete []string
+	// DevicesOver describes the pools that are left out because the node has too many devices; empty: there are none.
+	DevicesOver string `json:",omitzero"`
 }
 
 // Undefined says whether the NodeFeatures of all nodes are unknown because of their definition.
@@ -170,6 +172,7 @@ type Decision struct {
 // Decide decides about one node. It does not modify the pass.
 func Decide(p Pass) Decision {
 	p.sayDevices()
+	p.sayDevicesOver()
 	generation, again := p.nudge()
 	d := Decision{Wanted: p.wanted(generation), frozen: p.Rules.Failed != nil}
 	p.keys = make(map[string]Key, len(d.Wanted.Steps))

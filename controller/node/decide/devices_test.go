@@ -97,6 +97,35 @@ func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
 	}
 }
 
+// TestPoolsOverTheLimitAreReported: a pool of 2,049 devices had no label and no Event.
+func TestPoolsOverTheLimitAreReported(t *testing.T) {
+	p, _ := newPass(t)
+	say := func() []Event {
+		p.say = nil
+		p.sayDevicesOver()
+		return p.say
+	}
+	if got := say(); len(got) > 0 {
+		t.Errorf("without such a pool: Events %v", got)
+	}
+	p.Features.DevicesOver = "pool p"
+	if got := say(); len(got) != 1 || got[0].Reason != hold.DevicesOver || got[0].Message != "pool p" {
+		t.Errorf("Events %v", got)
+	}
+	p.Now = p.Now.Add(overInterval / 2)
+	if got := say(); len(got) > 0 {
+		t.Errorf("again: Events %v", got)
+	}
+	p.Features.DevicesOver = "pool q"
+	if got := say(); len(got) != 1 {
+		t.Errorf("another pool: Events %v", got)
+	}
+	p.Now = p.Now.Add(2 * overInterval)
+	if got := say(); len(got) != 1 {
+		t.Errorf("two hours later: Events %v", got)
+	}
+}
+
 // TestDevicesThatAreHeldAreReported: no other program knows the devices of a pool that is away.
 func TestDevicesThatAreHeldAreReported(t *testing.T) {
 	p, _ := newPass(t)

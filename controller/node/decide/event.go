@@ -124,6 +124,20 @@ func (p *Pass) sayDevices() {
 	p.say = append(p.say, HeldEvent(hold.Devices, why, until, nil))
 }
 
+// overInterval is the minimum time between two Events about the same pools that are left out.
+const overInterval = time.Hour
+
+// sayDevicesOver reports pools of devices that rules do not read.
+func (p *Pass) sayDevicesOver() {
+	over := p.Features.DevicesOver
+	what := hold.DevicesOver + " " + over
+	if over == "" || p.Memory.Reported[what].After(p.Now) {
+		return
+	}
+	p.unreported(what, p.Now.Add(overInterval))
+	p.warn(hold.DevicesOver, "%s", over)
+}
+
 // masterInterval is the minimum time between two Events about another master of a node.
 const masterInterval = time.Hour
 

@@ -130,5 +130,5 @@ func compare(a, b facts.Pool) int {
 }
 
 func same(a, b facts.Pool) bool {
-	return a.Driver == b.Driver && a.Name == b.Name && a.Complete == b.Complete && slices.Equal(a.Devices, b.Devices)
+	return a.Driver == b.Driver && a.Name == b.Name && a.Complete == b.Complete && a.TooMany == b.TooMany && slices.Equal(a.Devices, b.Devices)
 }
