@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -21,6 +25,9 @@ type exportFlags struct {
 	from     []string
 	labels   []string
 	topology []string
+	// baseline is the name of the NodeBaseline whose levels are those of the Topology.
+	baseline   string
+	incomplete bool
 }
 
 func newExport() *cobra.Command {
@@ -38,14 +45,17 @@ cluster-api         annotations of MachineDeployments, to apply server-side in t
 cluster-autoscaler  with -o tags, tags of node groups: those of Azure for node pools of AKS, those of AWS for others; with
                     -o azure-tags, tags of Azure for all; with -o nodes, a List of Nodes for the providers kwok and
                     externalgrpc, made from your own templates if they are passed with --from
-kueue               ResourceFlavors, and with --topology a Topology
+kueue               ResourceFlavors, and with --topology or --baseline a Topology. With --baseline, its levels are those of a
+                    NodeBaseline, and nothing is printed while a node of a ResourceFlavor lacks the label of a level: Kueue
+                    would leave it out
 
 Notes about what is left out go to standard error.`,
 		Example: `  assay export --for karpenter | kubectl apply -f -
   assay export --for karpenter --labels 'features.assay.dev/*,example.com/gpu'
   assay export --for cluster-api --from shapes.yaml,machinedeployments.yaml -n clusters
   assay export --for cluster-autoscaler -o nodes --from shapes.yaml,templates.yaml
-  assay export --for kueue --topology example.com/block,example.com/rack | kubectl apply -f -`,
+  assay export --for kueue --topology example.com/block,example.com/rack | kubectl apply -f -
+  assay export --for kueue --baseline fabric | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -55,6 +65,9 @@ Notes about what is left out go to standard error.`,
 	flags.StringSliceVar(&f.labels, "labels", nil, "labels to export, by name or by a prefix that ends in *; all by default, and for kueue those of requests")
 	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster: NodeShapes, NodePools, MachineDeployments and Nodes, as kubectl get -o yaml prints them")
 	flags.StringSliceVar(&f.topology, "topology", nil, "labels of nodes that are the levels of Kueue's Topology, the highest first; the lowest is always the node")
+	flags.StringVar(&f.baseline, "baseline", "", "NodeBaseline whose levels are those of Kueue's Topology, which gets its name")
+	flags.BoolVar(&f.incomplete, "incomplete", false, "with --baseline, print the Topology also while nodes lack levels, with a comment for each")
+	cmd.MarkFlagsMutuallyExclusive("topology", "baseline")
 	outputFlag(cmd, &f.form, export.Forms...)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(export.Targets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -67,6 +80,12 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 	}
 	if f.target != export.Kueue && len(f.topology) > 0 {
 		return fmt.Errorf("--topology is for --for %s only", export.Kueue)
+	}
+	if f.target != export.Kueue && f.baseline != "" {
+		return fmt.Errorf("--baseline is for --for %s only", export.Kueue)
+	}
+	if f.incomplete && f.baseline == "" {
+		return errors.New("--incomplete is for --baseline only")
 	}
 	if _, err := export.Render(f.target, nil, opt); err != nil {
 		return err
@@ -87,11 +106,27 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if err := out.Error(); err != nil && f.baseline != "" && !f.incomplete {
+		return foundError{err}
+	}
 	text, err := out.YAML()
 	if err == nil {
-		_, err = cmd.OutOrStdout().Write(text)
+		_, err = io.WriteString(cmd.OutOrStdout(), out.Comments()+string(text))
 	}
 	return err
+}
+
+// levels reads the levels of the Topology from the named NodeBaseline of a list.
+func (f *exportFlags) levels(list []assayv1alpha1.NodeBaseline, opt *export.Options) error {
+	i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return b.Name == f.baseline })
+	if i >= 0 {
+		return opt.Levels(&list[i])
+	}
+	var known []string
+	for k := range list {
+		known = append(known, list[k].Name)
+	}
+	return notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), f.baseline, didYouMean(f.baseline, known))
 }
 
 // read reads shapes, and the objects that the export is merged with, from the files or the cluster.
@@ -108,6 +143,14 @@ func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1al
 	case err != nil:
 	case f.target == export.Karpenter:
 		opt.Pools, opt.All, err = cluster.NodePools[export.NodePool](cmd.Context(), c)
+	case f.baseline != "":
+		var list []assayv1alpha1.NodeBaseline
+		if list, err = c.Baselines(cmd.Context()); err == nil {
+			err = f.levels(list, opt)
+		}
+		if err == nil {
+			opt.Fleet, err = c.Nodes(cmd.Context(), "")
+		}
 	case f.target == export.ClusterAPI:
 		opt.Deployments, err = cluster.MachineDeployments[export.MachineDeployment](cmd.Context(), c, opt.Namespace)
 	}
@@ -119,6 +162,7 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 	if err != nil {
 		return nil, err
 	}
+	var baselines []assayv1alpha1.NodeBaseline
 	for _, file := range input.Manifests(paths, cmd.InOrStdin()) {
 		for _, p := range file.Problems {
 			return nil, fmt.Errorf("%s:%w", file.Name, p)
@@ -137,7 +181,17 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 				var m export.MachineDeployment
 				err = manifest.DecodeObject(d, &m)
 				opt.Deployments = append(opt.Deployments, m)
+			case assayv1alpha1.NodeBaselineGVK.Kind:
+				var b assayv1alpha1.NodeBaseline
+				err = manifest.DecodeObject(d, &b)
+				baselines = append(baselines, b)
 			case "Node":
+				if f.baseline != "" {
+					var n corev1.Node
+					err = manifest.DecodeObject(d, &n)
+					opt.Fleet = append(opt.Fleet, n)
+					break
+				}
 				var n export.NodeTemplate
 				err = manifest.DecodeObject(d, &n)
 				opt.Nodes = append(opt.Nodes, n)
@@ -147,5 +201,8 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 			}
 		}
 	}
-	return shapes, nil
+	if f.baseline != "" {
+		err = f.levels(baselines, opt)
+	}
+	return shapes, err
 }

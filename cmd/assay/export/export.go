@@ -45,6 +45,10 @@ type Options struct {
 	// Topology is the labels of nodes that are levels of Kueue's Topology, the highest first. The node is always the lowest level.
 	// If it is empty, no Topology is printed.
 	Topology []string
+	// TopologyName is the name of the Topology; empty means assay.
+	TopologyName string
+	// Fleet are the Nodes of the cluster.
+	Fleet []corev1.Node
 }
 
 // Result is what Render returns.
@@ -53,6 +57,8 @@ type Result struct {
 	Documents []any
 	// Notes are sentences about what is left out.
 	Notes []string
+	// Incomplete are the nodes of the fleet that a ResourceFlavor selects and that lack labels of levels.
+	Incomplete []Incomplete
 }
 
 // Render renders shapes for one of Targets.

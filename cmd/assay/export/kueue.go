@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ const (
 	// maxFlavorLabels and maxFlavorTaints are the maximum numbers of labels and taints of a ResourceFlavor; its
 	// CustomResourceDefinition sets them.
 	maxFlavorLabels, maxFlavorTaints = 8, 8
-	// topologyName is the name of the Topology that is exported.
-	topologyName = "assay"
+	// usualTopologyName is the name of the Topology that is exported.
+	usualTopologyName = "assay"
 )
 
 // resourceFlavor is Kueue's ResourceFlavor: a kind of nodes for which a ClusterQueue has a quota.
@@ -54,14 +55,18 @@ func (r *Result) kueue(shapes []assayv1alpha1.NodeShape, opt Options) {
 	if len(opt.Labels) == 0 {
 		opt.Labels = []string{assayv1alpha1.RequestLabelNamespace + "/*"}
 	}
+	opt.TopologyName = cmp.Or(opt.TopologyName, usualTopologyName)
 	if len(opt.Topology) > 0 && len(shapes) > 0 {
 		r.Documents = append(r.Documents, r.topology(shapes, opt))
 	}
 	sorted := slices.Clone(shapes)
 	slices.SortFunc(sorted, func(a, b assayv1alpha1.NodeShape) int { return strings.Compare(a.Name, b.Name) })
+	var flavors []*resourceFlavor
 	for i := range sorted {
-		r.Documents = append(r.Documents, r.flavor(&sorted[i], opt))
+		flavors = append(flavors, r.flavor(&sorted[i], opt))
+		r.Documents = append(r.Documents, flavors[i])
 	}
+	r.Incomplete = incomplete(opt.Fleet, flavors, opt.Topology)
 }
 
 // flavor returns the ResourceFlavor of a shape: the labels of its key, by which its nodes are known, and the selected labels.
@@ -96,14 +101,14 @@ func (r *Result) flavor(s *assayv1alpha1.NodeShape, opt Options) *resourceFlavor
 		out.Spec.NodeTaints = append(out.Spec.NodeTaints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 	}
 	if len(opt.Topology) > 0 {
-		out.Spec.TopologyName = topologyName
+		out.Spec.TopologyName = opt.TopologyName
 	}
 	return out
 }
 
 // topology returns the Topology of the levels of the options, with the node as the lowest one.
 func (r *Result) topology(shapes []assayv1alpha1.NodeShape, opt Options) *topology {
-	out := &topology{APIVersion: kueueVersion, Kind: "Topology", Metadata: metadata{Name: topologyName}}
+	out := &topology{APIVersion: kueueVersion, Kind: "Topology", Metadata: metadata{Name: opt.TopologyName}}
 	for _, level := range opt.Topology {
 		if level == corev1.LabelHostname {
 			continue
