@@ -23,14 +23,15 @@ func newDoctor() *cobra.Command {
 It finds installations in all namespaces by the label app.kubernetes.io/part-of=assay, and checks:
 
   the CustomResourceDefinitions: whether they are of this version
-  the Deployments: replicas that are ready, pods that are not
+  the ServiceAccounts: whether they have the rights that they need, by SubjectAccessReviews, and the admission policies that limit them
+  the Deployments: replicas that are ready, pods that are not, and why
   the configurations in ConfigMaps: whether worker and controller would start with them
   the controller: whether a replica holds its Lease and renews it
-  the workers: whether one runs on every Node and publishes features
+  the workers: whether one runs on every Node and publishes features, and whether the Nodes are ready for pods that need features
   the webhook: its configurations, their CA, and its answer to a dry run of an invalid rule
   keys of Nodes that flap, that another client keeps changing, or that the API server rejects
   the Nodes: whether each of a sample has what its rules give, or the controller reports why not (--all compares all Nodes)
-  rules, groups, templates, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
+  rules, groups, templates, baselines, shapes, requests and policies: rejected, failing, conflicting, withheld by a setting such as disabled taints
   pods that wait for a scheduler that does not run, or that does not check the features they require, or for labels that no Node has
   NodeResourceTopologies, if they are published: their definition, other publishers, and nodes on which the scheduler would place no pods
 

@@ -100,6 +100,8 @@ func (in *installation) chart(t *testing.T) {
 		}
 		in.ownPod(t, pod, part, "node-1", ready)
 	}
+	testkit.Rights(t, in.api, ownNamespace)
+	testkit.Policies(t, in.api, ownNamespace)
 	in.create(t, &appsv1.DaemonSet{ObjectMeta: meta("worker"), Spec: appsv1.DaemonSetSpec{Selector: selector("worker"), Template: template("worker")}})
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		in.ownPod(t, "assay-worker-"+node, "worker", node, ready)

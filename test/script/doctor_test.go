@@ -16,9 +16,12 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +33,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/certs"
 	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/rights"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/webhook"
@@ -47,6 +51,7 @@ type doctored struct {
 	controller, hook   *appsv1.Deployment
 	workers            *appsv1.DaemonSet
 	lease              *coordinationv1.Lease
+	rights             client.Object // of all ServiceAccounts
 }
 
 // TestDoctor breaks an installation in one way after the other. The doctor names each, and nothing else.
@@ -203,6 +208,84 @@ func TestDoctor(t *testing.T) {
 				})
 			},
 			code: 1, want: "BAD  1 Node: n1: the worker is down: container c is waiting: CrashLoopBackOff; the NodeFeature of its worker is still there",
+		},
+		"The controller may not write Nodes": {
+			damage: func(t *testing.T, d *doctored) {
+				d.unlabeled(t) // as a consequence, which is not reported
+				d.allow(t, func(r *rights.Right) bool { return r.Resource != "nodes/status" })
+			},
+			code: 1, want: "BAD  ServiceAccount assay-system/default may not patch nodes/status: labels are not updated",
+		},
+		"The webhook may not write its configuration": {
+			damage: func(t *testing.T, d *doctored) {
+				d.allow(t, func(r *rights.Right) bool { return r.Group != "admissionregistration.k8s.io" })
+			},
+			code: 1, want: "BAD  ServiceAccount assay-system/default may not patch mutatingwebhookconfigurations.admissionregistration.k8s.io assay, " +
+				"patch validatingwebhookconfigurations.admissionregistration.k8s.io assay: the API server does not call it, or trusts an old certificate",
+		},
+		"An admission policy is missing": {
+			damage: func(t *testing.T, d *doctored) {
+				d.delete(t, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "assay-node-writes"}})
+			},
+			code: 1, want: "WARN admission policies assay-node-writes do not exist: the controller's token can write any label, taint and condition of Nodes",
+		},
+		"An admission policy is not bound": {
+			damage: func(t *testing.T, d *doctored) {
+				d.delete(t, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "assay-node-bound-sets"}})
+			},
+			code: 1, want: "WARN admission policies assay-node-bound-sets have no ValidatingAdmissionPolicyBinding: the token of one worker can fill etcd",
+		},
+		"An admission policy only audits": {
+			damage: func(t *testing.T, d *doctored) {
+				b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "assay-node-bound-sets"}}
+				d.get(t, b)
+				b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+				d.update(t, b)
+			},
+			code: 1, want: "WARN admission policies assay-node-bound-sets are bound without the action Deny",
+		},
+		"A worker exceeds its memory limit": {
+			damage: func(t *testing.T, d *doctored) {
+				d.setPod(t, "assay-worker-n1", corev1.ContainerStatus{
+					Name: "c", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}},
+				})
+			},
+			code: 1, want: "BAD  1 Node: n1: the worker is down: container c is waiting: CrashLoopBackOff, OOMKilled: it exceeded its memory limit of 64Mi",
+		},
+		"A source of the workers hangs": {
+			damage: func(t *testing.T, d *doctored) {
+				for _, name := range []string{"n1", "n2"} {
+					d.condition(t, name, assayv1alpha1.ReasonSourcesUnread, "The worker has not read the source pci since the node booted.")
+				}
+			},
+			code: 1, want: "WARN 2 Nodes: n1, n2: the condition FeaturesReady is not True: SourcesUnread: The worker has not read the source pci since the node booted.",
+		},
+		"A driver has registered no devices": {
+			damage: func(t *testing.T, d *doctored) {
+				d.condition(t, "n2", "WaitingForDrivers", "The DRA driver gpu.example.com has published no ResourceSlices of the node.")
+			},
+			code: 1, want: "WARN 1 Node: n2: the condition FeaturesReady is not True: WaitingForDrivers: The DRA driver gpu.example.com has published no ResourceSlices",
+		},
+		"The action fail keeps Nodes as they were": {
+			damage: func(t *testing.T, d *doctored) {
+				d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionRejecting, Status: metav1.ConditionTrue, Reason: "NodesFailed", Message: "kept unchanged: 1 node"})
+			},
+			code: 1, want: "WARN NodeFeatureRule r keeps Nodes as they were with its action fail: NodesFailed: kept unchanged: 1 node",
+		},
+		"Nodes deviate from a baseline": {
+			damage: func(t *testing.T, d *doctored) {
+				b := &assayv1alpha1.NodeBaseline{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
+				b.Spec.Uniform = []assayv1alpha1.BaselineValue{{Name: "kernel", Value: `{@"kernel.version.full"}`}}
+				d.create(t, b)
+				b.Status.ObservedGeneration = b.Generation
+				b.Status.Conditions = []metav1.Condition{{
+					Type: assayv1alpha1.ConditionConforming, Status: metav1.ConditionFalse, Reason: assayv1alpha1.ReasonNodesDeviate,
+					Message: "1 node deviates: n1", LastTransitionTime: metav1.Now(),
+				}}
+				d.updateStatus(t, b)
+			},
+			code: 1, want: "WARN NodeBaseline b: NodesDeviate: 1 node deviates: n1",
 		},
 		"A sub-chart with another name": {release: "platform-features", want: "ok   Deployment assay-system/platform-features-controller has 1 replica ready"},
 		"Another namespace":             {namespace: "kube-features", want: "ok   Deployment kube-features/assay-controller has 1 replica ready"},
@@ -441,6 +524,8 @@ func (d *doctored) install(t *testing.T) {
 		},
 	}
 	testkit.Create(t, d.api, d.lease)
+	d.rights = testkit.Rights(t, d.api, d.namespace)
+	testkit.Policies(t, d.api, d.namespace)
 	d.serve(t)
 }
 
@@ -508,8 +593,41 @@ func (d *doctored) selector(part string) *metav1.LabelSelector {
 
 func (d *doctored) template(part string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.selector(part).MatchLabels}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "c", Image: "none", Args: []string{part, "--cert-secret=" + d.release + "-webhook-cert"}}},
+		Containers: []corev1.Container{{
+			Name: "c", Image: "none", Args: []string{part, "--cert-secret=" + d.release + "-webhook-cert"},
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
+		}},
 	}}
+}
+
+// allow replaces the rights of all ServiceAccounts by those that a function keeps of the chart's.
+func (d *doctored) allow(t *testing.T, keep func(*rights.Right) bool) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some-of-" + d.namespace}}
+	for _, part := range []string{"controller", "webhook", "worker"} {
+		for _, r := range rights.Of(part) {
+			if keep(&r) {
+				role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{r.Verb}, APIGroups: []string{r.Group}, Resources: []string{r.Resource}})
+			}
+		}
+	}
+	d.create(t, role)
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: d.rights.(*rbacv1.ClusterRoleBinding).Subjects}
+	binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}
+	d.create(t, binding)
+	d.delete(t, d.rights)
+}
+
+// condition sets the condition FeaturesReady of a Node to False, as the controller does, an hour ago.
+func (d *doctored) condition(t *testing.T, name, reason, message string) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	d.get(t, n)
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+		Type: assayv1alpha1.FeaturesReadyCondition, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
+	})
+	d.updateStatus(t, n)
 }
 
 // deployment makes a part of which one replica is ready.

@@ -9,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,6 +65,39 @@ func (c *Client) HasMutatingPolicy(ctx context.Context, name string) (bool, erro
 // NodeWrites returns the policy that limits what the controller writes on Nodes.
 func (c *Client) NodeWrites(ctx context.Context) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	return get[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c, "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "assay-node-writes")
+}
+
+// ValidatingPolicies returns all ValidatingAdmissionPolicies.
+func (c *Client) ValidatingPolicies(ctx context.Context) ([]admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	const path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	return list[admissionregistrationv1.ValidatingAdmissionPolicy](ctx, c, path, nil)
+}
+
+// ValidatingBindings returns all ValidatingAdmissionPolicyBindings.
+func (c *Client) ValidatingBindings(ctx context.Context) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+	const path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+	return list[admissionregistrationv1.ValidatingAdmissionPolicyBinding](ctx, c, path, nil)
+}
+
+// Allowed reports whether a user may send a request, by a SubjectAccessReview.
+func (c *Client) Allowed(ctx context.Context, user string, what authorizationv1.ResourceAttributes) (bool, error) {
+	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+	if namespace, _, ok := strings.Cut(strings.TrimPrefix(user, "system:serviceaccount:"), ":"); ok {
+		review.Spec.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	}
+	data, err := json.Marshal(&review)
+	if err != nil {
+		return false, err
+	}
+	code, body, err := c.send(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", nil, "application/json", data)
+	switch {
+	case err != nil:
+		return false, err
+	case code >= http.StatusMultipleChoices:
+		return false, refused(code, body)
+	}
+	err = json.Unmarshal(body, &review)
+	return review.Status.Allowed, err
 }
 
 // Definition returns a CustomResourceDefinition.

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
@@ -57,8 +58,10 @@ func (e *examination) lease(d *appsv1.Deployment, leases []coordinationv1.Lease,
 }
 
 // instance returns the --instance argument of a controller, or "".
-func instance(d *appsv1.Deployment) string {
-	for _, container := range d.Spec.Template.Spec.Containers {
+func instance(d *appsv1.Deployment) string { return instanceOf(&d.Spec.Template.Spec) }
+
+func instanceOf(pod *corev1.PodSpec) string {
+	for _, container := range pod.Containers {
 		for _, arg := range container.Args {
 			if name, ok := strings.CutPrefix(arg, "--instance="); ok {
 				return name

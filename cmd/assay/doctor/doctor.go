@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,7 +55,9 @@ type examination struct {
 
 	deployments []appsv1.Deployment
 	daemonSets  []appsv1.DaemonSet
-	missing     []string // CustomResourceDefinitions that do not exist
+	missing     []string        // CustomResourceDefinitions that do not exist
+	lacking     map[string]bool // components whose ServiceAccount lacks rights
+	faulty      map[string]bool // Nodes whose worker has a fault
 }
 
 // Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does
@@ -71,11 +74,14 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	}
 	e.installation()
 	checks := []func(context.Context) error{
-		e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.webhook, e.selectors, e.rules, e.claims, e.holds, e.writes, e.notReady,
-		e.requests, e.policies, e.schedulers, e.topology,
+		e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors, e.rules, e.claims, e.holds,
+		e.writes, e.notReady, e.baselines, e.shapes, e.requests, e.policies, e.schedulers, e.topology, e.admission,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {
+			if e.lacking["controller"] {
+				return nil // what is not written is a consequence
+			}
 			found, err := check(ctx, c)
 			e.found = append(e.found, found...)
 			return err
@@ -221,13 +227,21 @@ func (e *examination) pod(part string, p *corev1.Pod) {
 		return
 	}
 	if container, why := unready(p); why != "" {
-		e.report(part, Error, fmt.Sprintf("pod %s/%s is not ready: %s", p.Namespace, p.Name, why), logsOf(p, container))
+		e.report(part, Error, fmt.Sprintf("pod %s/%s is not ready: %s", p.Namespace, p.Name, why), fixOf(part, p, container, why))
 	}
 }
 
 // counts reports whether a pod is expected to run.
 func counts(p *corev1.Pod) bool {
 	return p.Status.Phase != corev1.PodSucceeded && p.DeletionTimestamp == nil
+}
+
+// fixOf returns what to do about a pod that is not ready: its log says nothing about a process that was killed.
+func fixOf(part string, p *corev1.Pod, container, why string) string {
+	if strings.Contains(why, reasonOOMKilled) {
+		return fmt.Sprintf("Raise %s.resources.limits.memory: kubectl -n %s describe pod %s shows the limit", part, p.Namespace, p.Name)
+	}
+	return logsOf(p, container)
 }
 
 func logsOf(p *corev1.Pod, container string) string {
@@ -250,9 +264,9 @@ func unready(p *corev1.Pod) (container, why string) {
 		case c.Ready:
 			continue
 		case c.State.Waiting != nil:
-			why = fmt.Sprintf("container %s is waiting: %s", c.Name, c.State.Waiting.Reason)
+			why = fmt.Sprintf("container %s is waiting: %s", c.Name, c.State.Waiting.Reason) + killed(p, &c)
 		case c.State.Terminated != nil:
-			why = fmt.Sprintf("container %s has exited with code %d", c.Name, c.State.Terminated.ExitCode)
+			why = fmt.Sprintf("container %s has exited with code %d", c.Name, c.State.Terminated.ExitCode) + killed(p, &c)
 		default:
 			why = fmt.Sprintf("container %s runs, and its readiness probe fails", c.Name)
 		}
@@ -267,6 +281,26 @@ func unready(p *corev1.Pod) (container, why string) {
 		return "", "its containers have not started"
 	}
 	return "", ""
+}
+
+// reasonOOMKilled is the reason of a container that exceeded its memory limit.
+const reasonOOMKilled = "OOMKilled"
+
+// killed says that the last run of a container exceeded its memory limit, for the end of a sentence; else it returns "".
+func killed(p *corev1.Pod, s *corev1.ContainerStatus) string {
+	last := s.State.Terminated
+	if last == nil {
+		last = s.LastTerminationState.Terminated
+	}
+	if last == nil || last.Reason != reasonOOMKilled {
+		return ""
+	}
+	for i := range p.Spec.Containers {
+		if limit, ok := p.Spec.Containers[i].Resources.Limits[corev1.ResourceMemory]; ok && p.Spec.Containers[i].Name == s.Name {
+			return fmt.Sprintf(", %s: it exceeded its memory limit of %s", reasonOOMKilled, limit.String())
+		}
+	}
+	return ", " + reasonOOMKilled + ": the node had no memory left for it"
 }
 
 // ago formats the time since an event.

@@ -25,6 +25,8 @@ var (
 	}
 	warnIfTrue = []struct{ condition, text, fix string }{
 		{nfdv1alpha1.ConditionConflicted, "conflicts with another rule", "Give one of them a higher priority, or another key"},
+		{nfdv1alpha1.ConditionRejecting, "keeps Nodes as they were with its action fail", "Correct what the action reports on these Nodes, or the rule"},
+		{nfdv1alpha1.ConditionStalled, "waits for a correction", "Correct the object as its message says"},
 		{nfdv1alpha1.ConditionWithheld, "has outputs that a setting withholds", "Change the setting of the controller, or take the outputs out of the rule"},
 	}
 )

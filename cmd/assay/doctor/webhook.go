@@ -47,7 +47,7 @@ func (e *examination) webhook(ctx context.Context) error {
 		d := deployments[0]
 		e.report(check, Error, fmt.Sprintf("no ValidatingWebhookConfiguration has the webhook %s: the API server does not call Deployment %s/%s, "+
 			"and errors in rules are accepted without a message", rulesHook, d.Namespace, d.Name),
-			fmt.Sprintf("The webhook writes the configuration once it answers: kubectl -n %s logs deployment/%s", d.Namespace, d.Name))
+			fmt.Sprintf("Run helm upgrade, which creates the configuration; the webhook fills it once it answers: kubectl -n %s logs deployment/%s", d.Namespace, d.Name))
 		return nil
 	}
 	trusted := e.authority(ctx, "ValidatingWebhookConfiguration "+config, &hook.ClientConfig, deployments)
@@ -184,6 +184,9 @@ func (e *examination) authority(ctx context.Context, config string, hook *admiss
 	const check = "webhook"
 	bundle := hook.CABundle
 	restart := "Restart the webhook, which writes the configuration again; with cert-manager, see its Certificate"
+	if e.lacking["webhook"] {
+		restart = "Give the webhook its rights first: without them it cannot write the configuration"
+	}
 	if len(bundle) == 0 {
 		if hook.URL == nil {
 			e.report(check, Error, fmt.Sprintf("%s has no CA bundle: the API server trusts no webhook", config), restart)

@@ -38,6 +38,7 @@ func (e *examination) workers(ctx context.Context) error {
 		return err
 	}
 	var fine, without int
+	e.faulty = map[string]bool{}
 	faults := map[string][]string{} // problem -> nodes
 	fixes := map[string]string{}
 	for i := range nodes {
@@ -52,6 +53,7 @@ func (e *examination) workers(ctx context.Context) error {
 			continue
 		}
 		faults[text] = append(faults[text], n.Name)
+		e.faulty[n.Name] = true
 		if fixes[text] == "" {
 			fixes[text] = fix
 		}
@@ -178,7 +180,7 @@ func fault(n *corev1.Node, s *nodeState, agents []*appsv1.DaemonSet) (text, fix 
 			fmt.Sprintf("kubectl -n %s describe daemonset %s", d.Namespace, d.Name)
 	}
 	if container, why := unready(s.pod); why != "" {
-		return "the worker is down: " + why + stale, logsOf(s.pod, container)
+		return "the worker is down: " + why + stale, fixOf("worker", s.pod, container, why)
 	}
 	if !s.published {
 		other := ""
