@@ -17,7 +17,7 @@ import (
 func (o *Options) reviewFeature(_ context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
 	var object *nfdv1alpha1.NodeFeature
 	found := review.Findings{}
-	if len(req.Object.Raw) > 0 && string(req.Object.Raw) != "null" {
+	if !noObject(req.Object.Raw) {
 		read, all, err := o.read(req.Kind.Kind, req.Object.Raw, &nfdv1alpha1.NodeFeature{})
 		if err != nil {
 			return nil, fmt.Errorf("decode the NodeFeature: %w", err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -18,10 +19,31 @@ import (
 
 const (
 	// answerMargin is the time before the API server's timeout at which a review is answered, whether it has finished or not; for
-	// short timeouts it is a quarter. A late response does not count, and with failure policy Ignore an unreviewed object is
-	// accepted.
-	answerMargin = 500 * time.Millisecond
+	// short timeouts it is a half. A late response does not count, and with failure policy Ignore an unreviewed object is accepted. On a
+	// machine with too few processors, an answer takes hundreds of milliseconds until it has arrived.
+	answerMargin = time.Second
+	// headSize is the number of bytes in which the head of a review is: API servers write the objects last.
+	headSize = 4 << 10
+	// headTime is the time in which these bytes must arrive.
+	headTime = 100 * time.Millisecond
 )
+
+// isBulk reports whether a review is large, or of what nodes publish: there are as many of these as nodes.
+func isBulk(body []byte) bool {
+	if len(body) > reviewChunk {
+		return true
+	}
+	head := headOf(body)
+	return head != nil && (head.Request.Resource.Resource == "nodefeatures" || head.Request.Resource.Resource == "nodefeaturesets")
+}
+
+// readHead reads the beginning of a body for which there is no memory.
+func readHead(w http.ResponseWriter, r *http.Request) []byte {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headTime)) // only writers in tests do not support it
+	head := make([]byte, headSize)
+	n, _ := io.ReadFull(r.Body, head)
+	return head[:n]
+}
 
 // turnAway answers a request whose review has failed. If the server is overloaded, turnAway rejects the object: an HTTP error would
 // be a failed call, after which failure policy Ignore accepts the object. Pods and workloads are accepted: without a review they

@@ -37,7 +37,7 @@ func badRequest(format string, args ...any) error {
 func (s *Server) serveReview(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	limit := deadline(r)
-	ctx, cancel := context.WithTimeout(r.Context(), limit-min(answerMargin, limit/4))
+	ctx, cancel := context.WithTimeout(r.Context(), limit-min(answerMargin, limit/2))
 	defer cancel()
 	switch r.URL.Path {
 	case EarlyReviewPath:
@@ -84,7 +84,11 @@ func early(ctx context.Context) bool { return ctx.Value(earlyKey{}) != nil }
 // answer reviews a body when its turn comes. A review that exceeds the API server's timeout continues, keeps its turn and memory,
 // and is not answered.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte, release func()) (*admissionv1.AdmissionReview, *admissionv1.AdmissionResponse, error) {
-	if err := s.turns.Acquire(ctx, 1); err != nil {
+	turns := s.turns
+	if isBulk(body) {
+		turns = s.bulk
+	}
+	if err := turns.Acquire(ctx, 1); err != nil {
 		release()
 		return nil, nil, overloaded(w)
 	}
@@ -96,7 +100,7 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, body []byte,
 	done := make(chan answer, 1)
 	go func() {
 		defer release()
-		defer s.turns.Release(1)
+		defer turns.Release(1)
 		var a answer
 		if a.review, a.err = decodeReview(body); a.err == nil {
 			a.response = s.Review(ctx, a.review.Request)
@@ -133,6 +137,9 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	if !ok || req.SubResource != "" {
 		return &admissionv1.AdmissionResponse{UID: req.UID, Allowed: true} // not one of our kinds: the webhook configuration is too broad
 	}
+	if (req.Operation == admissionv1.Create || req.Operation == admissionv1.Update) && noObject(req.Object.Raw) {
+		return internal(req, errors.New("the AdmissionReview has no object to review"))
+	}
 	v, err := review(ctx, req)
 	if err != nil {
 		return internal(req, err)
@@ -142,6 +149,9 @@ func (s *Server) Review(ctx context.Context, req *admissionv1.AdmissionRequest) 
 	}
 	return v.response(req)
 }
+
+// noObject reports whether a request has no object.
+func noObject(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // kind returns the resource of a request for metrics: "other" for all resources of other groups, since a client can send any name.
 func (s *Server) kind(req *admissionv1.AdmissionRequest) string {
@@ -168,9 +178,16 @@ func (s *Server) read(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	case r.ContentLength > maxBody:
 		return nil, nil, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("an AdmissionReview has at most %d bytes", maxBody)}
 	}
-	body, release, err = s.bodies.Read(ctx, w, r, nil)
+	bodies := s.large
+	if r.ContentLength <= reviewChunk {
+		bodies = s.small
+	}
+	body, release, err = bodies.Read(ctx, w, r, nil)
 	switch {
 	case errors.Is(err, intake.ErrBusy):
+		if len(body) == 0 {
+			body = readHead(w, r)
+		}
 		return body, nil, overloaded(w)
 	case err != nil:
 		return nil, nil, badRequest("the AdmissionReview ended early")

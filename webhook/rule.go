@@ -16,7 +16,7 @@ import (
 // reviewObject reviews an object, and for an update only what has changed. Empty returns a new object of the kind.
 func (o *Options) reviewObject(empty func() any) reviewer {
 	return func(ctx context.Context, req *admissionv1.AdmissionRequest) (*verdict, error) {
-		if len(req.Object.Raw) == 0 || string(req.Object.Raw) == "null" {
+		if noObject(req.Object.Raw) {
 			return &verdict{}, nil
 		}
 		if n := parts(req.Object.Raw); n > maxParts {
@@ -89,7 +89,7 @@ var objects = map[resource]func() any{
 
 // decodeOne decodes an object, or returns nil if there is none.
 func decodeOne[T any](raw []byte) (*T, error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if noObject(raw) {
 		return nil, nil
 	}
 	object := new(T)

@@ -28,9 +28,10 @@ import (
 const (
 	// maxBody is the maximum size of a review in bytes.
 	maxBody = 8 << 20
-	// maxInFlight is the maximum memory of all reviews in bytes, including those whose bodies have not fully arrived. Further
-	// reviews wait; the API server's webhook timeout bounds the waiting time.
-	maxInFlight = 64 << 20
+	// maxSmall and maxLarge are the maximum memory in bytes of all reviews with bodies of at most one chunk, and of all others, including
+	// those whose bodies have not fully arrived. Further reviews wait; the API server's webhook timeout bounds the waiting time. A flood
+	// of large reviews leaves the small ones alone, which nearly all rules are.
+	maxSmall, maxLarge = 16 << 20, 48 << 20
 	// reviewCost is the memory of a review in bytes in addition to its body, per chunk: a small review decodes to tens of
 	// kilobytes.
 	reviewCost = 128 << 10
@@ -110,9 +111,12 @@ type Server struct {
 	opts      Options
 	reviewers map[resource]reviewer
 	selectors map[resource]reviewer // of SelectorPath
-	bodies    *intake.Bodies
-	turns     *semaphore.Weighted // running reviews: more of them than processors would only delay all of them
-	addr      atomic.Value        // string
+	small     *intake.Bodies        // of reviews with bodies of at most one chunk
+	large     *intake.Bodies
+	// turns are the running reviews, and bulk those that are large or of what nodes publish: more of either than processors would only
+	// delay all of them. A review of a rule waits for no other kind.
+	turns, bulk *semaphore.Weighted
+	addr        atomic.Value // string
 }
 
 // New returns a server that is not listening yet.
@@ -129,8 +133,9 @@ func New(o Options) (*Server, error) {
 	if o.Report == nil {
 		o.Report = func(error) {}
 	}
-	s := &Server{opts: o, bodies: intake.NewBodies(maxInFlight, maxBody, weight)}
-	s.turns = semaphore.NewWeighted(int64(max(minTurns, runtime.GOMAXPROCS(0))))
+	s := &Server{opts: o, small: intake.NewBodies(maxSmall, reviewChunk, weight), large: intake.NewBodies(maxLarge, maxBody, weight)}
+	turns := int64(max(minTurns, runtime.GOMAXPROCS(0)))
+	s.turns, s.bulk = semaphore.NewWeighted(turns), semaphore.NewWeighted(turns)
 	s.reviewers, s.selectors = reviewers(&s.opts), selectors(&s.opts)
 	return s, nil
 }
