@@ -64,7 +64,7 @@ SHORT ?=
 .PHONY: test-emulated
 test-emulated: bin/cluster ## Test chart, admission and scheduling on an API server that behaves as Kubernetes $(EMULATED) (SHORT=1: a few tests)
 	@echo "== Kubernetes $(EMULATED)"
-	@$(HELM) template assay charts/assay --namespace=assay-system --kube-version=$(EMULATED).0 --skip-tests --no-hooks >bin/emulated.yaml
+	@$(HELM) template assay charts/assay --namespace=assay-system --kube-version=$(EMULATED).0 --include-crds --skip-tests --no-hooks >bin/emulated.yaml
 	@ASSAY_EMULATED_VERSION=$(EMULATED) bin/cluster run -- sh -ec '\
 		go test -p=1 -count=1 -timeout=20m $(if $(SHORT),-run="TestWorkloadsOfRequests|TestWebhookAndPolicyWriteTheSameSelector") ./webhook ./test/scheduling; \
 		kubectl create namespace assay-system --dry-run=client --output=yaml | kubectl apply --server-side -f - -f bin/emulated.yaml >bin/emulated.log; \
@@ -98,9 +98,9 @@ demo-down: ## Stop what `make demo KEEP=1` left running (KIND=1: delete the clus
 .PHONY: generate
 generate: ## Generate deep copies, CustomResourceDefinitions, docs/reference.md and docs/cli.md from the code
 	$(CONTROLLER_GEN) object paths=./api/...
-	$(CONTROLLER_GEN) crd paths=./api/assay/... paths=./api/nfd/... output:crd:dir=charts/assay/files/crds
+	$(CONTROLLER_GEN) crd paths=./api/assay/... paths=./api/nfd/... output:crd:dir=charts/assay/crds
 	$(CONTROLLER_GEN) crd paths=./api/topology/... output:crd:dir=charts/assay/files/topology
-	go run ./hack/crds charts/assay/files/crds/*.yaml
+	go run ./hack/crds charts/assay/crds/*.yaml
 	go run ./hack/reference docs/reference.md
 	go run ./cmd/assay docs markdown > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 

@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-//go:embed assay/files/crds/*.yaml assay/files/policies/*.yaml assay/files/scheduling/*.yaml assay/files/topology/*.yaml
+//go:embed assay/crds/*.yaml assay/files/policies/*.yaml assay/files/scheduling/*.yaml assay/files/topology/*.yaml
 var files embed.FS
 
 // CRDs returns the YAML of the CustomResourceDefinitions of all kinds of Assay, by file name.
@@ -20,9 +20,11 @@ func CRDNames() []string { return names("crds") }
 
 // TopologyCRD returns the YAML of the CustomResourceDefinition of NodeResourceTopology, which CRDs does not contain. It belongs to the
 // scheduler plug-in that reads the objects, so it is only installed on request, and never over that of another owner.
-func TopologyCRD() []byte { return read("topology/topology.node.k8s.io_noderesourcetopologies.yaml") }
+func TopologyCRD() []byte {
+	return read("files/topology/topology.node.k8s.io_noderesourcetopologies.yaml")
+}
 
-// all returns the files of a directory of the chart's files, by name.
+// all returns the files of a directory of the chart, by name.
 func all(dir string) map[string][]byte {
 	out := map[string][]byte{}
 	for _, name := range names(dir) {
@@ -32,7 +34,7 @@ func all(dir string) map[string][]byte {
 }
 
 func read(name string) []byte {
-	data, err := fs.ReadFile(files, "assay/files/"+name)
+	data, err := fs.ReadFile(files, "assay/"+name)
 	if err != nil {
 		panic(err) // reading an embedded file cannot fail
 	}
@@ -40,7 +42,7 @@ func read(name string) []byte {
 }
 
 func names(dir string) []string {
-	found, err := fs.Glob(files, "assay/files/"+dir+"/*.yaml")
+	found, err := fs.Glob(files, "assay/"+dir+"/*.yaml")
 	if err != nil {
 		panic(err) // the pattern is constant
 	}

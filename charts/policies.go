@@ -21,7 +21,7 @@ const (
 // TopologyPolicy returns the YAML of the policy about NodeResourceTopologies, which Policies does not contain, for publishers in a namespace.
 // It is installed with these publishers only.
 func TopologyPolicy(namespace string) []byte {
-	return []byte(strings.ReplaceAll(string(read("topology/policy.yaml")), user(DefaultNamespace, DefaultTopology), user(or(namespace, DefaultNamespace), DefaultTopology)))
+	return []byte(strings.ReplaceAll(string(read("files/topology/policy.yaml")), user(DefaultNamespace, DefaultTopology), user(or(namespace, DefaultNamespace), DefaultTopology)))
 }
 
 // PolicySettings are what an installation writes into the policies. Empty names mean the defaults.
@@ -53,7 +53,7 @@ func Policies(s PolicySettings) map[string][]byte {
 		variable("hardened", "false"), variable("hardened", strconv.FormatBool(s.Hardened)),
 		variable("publishers", "[]"), variable("publishers", list(users(s.Publishers))),
 	)
-	out := all("policies")
+	out := all("files/policies")
 	for name, data := range out {
 		out[name] = []byte(replace.Replace(string(data)))
 	}
@@ -106,4 +106,4 @@ const (
 )
 
 // SchedulingPolicy returns the YAML of one of these policies and its binding.
-func SchedulingPolicy(name string) []byte { return read("scheduling/" + name + ".yaml") }
+func SchedulingPolicy(name string) []byte { return read("files/scheduling/" + name + ".yaml") }

@@ -207,7 +207,7 @@ func TestPagesQuoteRealMessages(t *testing.T) {
 	for _, dir := range []string{"../rules", "../api", "../controller", "../internal", "../cmd", "../webhook", "../extender", "../discovery", "../certs"} {
 		code.WriteString(sources(t, dir))
 	}
-	for _, pattern := range []string{"../charts/assay/templates/*.tpl", "../charts/assay/files/*/*.yaml", "../cmd/assay/ui/templates/*.html"} {
+	for _, pattern := range []string{"../charts/assay/templates/*.tpl", "../charts/assay/files/*/*.yaml", "../charts/assay/crds/*.yaml", "../cmd/assay/ui/templates/*.html"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || files == nil {
 			t.Fatalf("%s: %v", pattern, err)

@@ -45,6 +45,6 @@ func newCommand() *cobra.Command {
 		limitMemory(cmd.Name())
 		buildInfo.WithLabelValues(cmd.Name(), build.Version(), runtime.Version()).Set(1)
 	}
-	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify())
+	cmd.AddCommand(newController(), newWebhook(), newExtender(), newPrune(), newVerify(), newApplyDefinitions())
 	return cmd
 }

@@ -183,7 +183,7 @@ func TestCasesRender(t *testing.T) {
 			t.Errorf("%s: nothing is expected of this case", name)
 		}
 		t.Run(name, func(t *testing.T) {
-			files := mustRender(t, lean(readValues(t, filepath.Join(dir, "values.yaml"))))
+			files := mustRender(t, readValues(t, filepath.Join(dir, "values.yaml")))
 			all := objects(t, files)
 			got := commands(t, all)
 			for container, command := range want.commands {

@@ -38,7 +38,7 @@ func TestExpressionsCompileInEachVersion(t *testing.T) {
 			}
 			t.Run(source.Version+"/"+values, func(t *testing.T) {
 				compiled := 0
-				for _, object := range objects(t, files) {
+				for _, object := range append(objects(t, files), definitions(t)...) {
 					for _, e := range expressions(t, object) {
 						compiled++
 						if err := e.compile(knows); err != nil {
@@ -129,7 +129,7 @@ func TestNamesOfRulesDiffer(t *testing.T) {
 // compileSpec compiles the CEL rules of a kind's spec that concern names.
 func compileSpec(t *testing.T, kind string) []cel.CompilationResult {
 	t.Helper()
-	for _, object := range objects(t, mustRender(t, nil)) {
+	for _, object := range definitions(t) {
 		var crd apiextensionsv1.CustomResourceDefinition
 		convert(t, object, &crd)
 		if crd.Spec.Names.Kind != kind {

@@ -41,7 +41,7 @@ func TestKustomizeBaseIsWhatTheChartRenders(t *testing.T) {
 	}
 	got := kustomized(t, filesys.MakeFsOnDisk(), overlay)
 	want := map[string]any{"Namespace//assay-system": got["Namespace//assay-system"]}
-	for _, object := range objects(t, mustRender(t, nil)) {
+	for _, object := range append(objects(t, mustRender(t, nil)), definitions(t)...) {
 		if at(object, "metadata.annotations.helm.sh/hook") == nil {
 			want[identity(object)] = comparable(portable(object))
 		}

@@ -24,9 +24,9 @@ func TestOperatorsPage(t *testing.T) {
 	all := map[string]any{}
 	for _, block := range blocks {
 		merge(all, set(t, block[1]))
-		mustRender(t, lean(set(t, block[1])))
+		mustRender(t, set(t, block[1]))
 	}
-	rendered := objects(t, mustRender(t, lean(all)))
+	rendered := objects(t, mustRender(t, all))
 	for _, o := range rendered {
 		if identity(o) == "ConfigMap/assay-system/assay-worker" {
 			if config := fmt.Sprint(o["data"]); !strings.Contains(config, "deviceLabelFields") || !strings.Contains(config, "vendor") {
@@ -52,7 +52,7 @@ func TestTheWorkerToleratesTheStartupTaint(t *testing.T) {
 		`{master: {startupTaint: ` + key + `, tolerations: [{key: a, operator: Exists}]}, worker: {tolerations: [{key: nvidia.com/gpu, operator: Exists}]}}`,
 	} {
 		found := 0
-		for _, o := range objects(t, mustRender(t, lean(set(t, values)))) {
+		for _, o := range objects(t, mustRender(t, set(t, values))) {
 			name := identity(o)
 			if !strings.HasSuffix(name, "/assay-worker") && !strings.HasSuffix(name, "/assay-controller") || o["kind"] != "DaemonSet" && o["kind"] != "Deployment" {
 				continue
@@ -99,7 +99,7 @@ func TestPartsShareTheNetworkOfAHost(t *testing.T) {
 // hostPorts returns the ports of all pods in the network of the host.
 func hostPorts(t *testing.T, values string) (ports []int32) {
 	t.Helper()
-	for _, o := range objects(t, mustRender(t, lean(set(t, values)))) {
+	for _, o := range objects(t, mustRender(t, set(t, values))) {
 		if o["kind"] != "DaemonSet" && o["kind"] != "Deployment" {
 			continue
 		}
@@ -122,7 +122,7 @@ func hostPorts(t *testing.T, values string) (ports []int32) {
 // notes returns the notes of a release.
 func notes(t *testing.T, values string) string {
 	t.Helper()
-	for name, text := range mustRender(t, lean(set(t, values))) {
+	for name, text := range mustRender(t, set(t, values)) {
 		if strings.HasSuffix(name, "NOTES.txt") {
 			return text
 		}

@@ -34,7 +34,7 @@ func TestEveryPartHasItsSettings(t *testing.T) {
   extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more, readOnly: true}]}}`))
 			name := fmt.Sprintf("%s/assay-%s ", kind, part)
 			template := name + "spec.template."
-			all := objects(t, mustRender(t, lean(values)))
+			all := objects(t, mustRender(t, values))
 			checkFields(t, all, map[string]any{
 				template + "metadata.annotations.a.example/one": "1", template + "metadata.annotations.a.example/two": "2",
 				template + "metadata.labels.b.example/one": "1", template + "metadata.labels.b.example/two": "2",
@@ -67,12 +67,6 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// lean disables CRDs, which take most of the rendering time.
-func lean(values map[string]any) map[string]any {
-	values["crds"] = map[string]any{"install": false}
-	return values
-}
-
 // TestPodsSpread renders a constraint without a selector, which would apply to no pods, and one with a selector.
 func TestPodsSpread(t *testing.T) {
 	for _, part := range deployments {
@@ -82,7 +76,7 @@ func TestPodsSpread(t *testing.T) {
   {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {own: "true"}}}]}}`))
 		spread := "Deployment/assay-" + part + " spec.template.spec.topologySpreadConstraints."
 		own := map[string]any{"app.kubernetes.io/name": "assay", "app.kubernetes.io/instance": "assay", "app.kubernetes.io/component": part}
-		checkFields(t, objects(t, mustRender(t, lean(values))), map[string]any{
+		checkFields(t, objects(t, mustRender(t, values)), map[string]any{
 			spread + "0":               map[string]any{"maxSkew": 1.0, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": map[string]any{"matchLabels": own}},
 			spread + "1.labelSelector": map[string]any{"matchLabels": map[string]any{"own": "true"}},
 		})
@@ -115,7 +109,7 @@ func TestCommonLabels(t *testing.T) {
 }
 
 func TestServicesHaveAnnotations(t *testing.T) {
-	files := mustRender(t, lean(set(t, `{webhook: {service: {annotations: {a: b}}}, prometheus: {enabled: true, monitor: ServiceMonitor, serviceAnnotations: {c: d}}}`)))
+	files := mustRender(t, set(t, `{webhook: {service: {annotations: {a: b}}}, prometheus: {enabled: true, monitor: ServiceMonitor, serviceAnnotations: {c: d}}}`))
 	checkFields(t, objects(t, files), map[string]any{
 		"Service/assay-webhook metadata.annotations":            map[string]any{"a": "b"},
 		"Service/assay-controller-metrics metadata.annotations": map[string]any{"c": "d"},
@@ -126,8 +120,8 @@ func TestServicesHaveAnnotations(t *testing.T) {
 // service mesh can exclude them, but not its init containers, network and topology spread settings.
 func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 	jobs := 0
-	for _, object := range objects(t, mustRender(t, lean(set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
-  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}], podAnnotations: {mesh/inject: "false"}, podLabels: {mesh/inject: "false"}}}`)))) {
+	for _, object := range objects(t, mustRender(t, set(t, `{library: [coral], controller: {hostNetwork: true, initContainers: [{name: first, image: i}],
+  topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}], podAnnotations: {mesh/inject: "false"}, podLabels: {mesh/inject: "false"}}}`))) {
 		meta, spec := pod(t, object)
 		if spec == nil || object["kind"] != "Job" && object["kind"] != "Pod" {
 			continue
@@ -147,7 +141,7 @@ func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 
 // TestEnabledIsSpelledInTwoWays renders NFD's spelling, which is equivalent.
 func TestEnabledIsSpelledInTwoWays(t *testing.T) {
-	unset := mustRender(t, lean(map[string]any{}))
+	unset := mustRender(t, map[string]any{})
 	for old, current := range map[string]string{
 		`{worker: {enable: false}}`:                                                       `{worker: {enabled: false}}`,
 		`{master: {enable: false}}`:                                                       `{controller: {enabled: false}}`,
@@ -162,7 +156,7 @@ func TestEnabledIsSpelledInTwoWays(t *testing.T) {
 	} {
 		var rendered [2]map[string]string
 		for i, values := range []string{old, current} {
-			rendered[i] = mustRender(t, lean(set(t, values)))
+			rendered[i] = mustRender(t, set(t, values))
 		}
 		if diff := cmp.Diff(rendered[1], rendered[0]); diff != "" {
 			t.Errorf("%s differs from %s:\n%s", old, current, diff)
@@ -188,7 +182,7 @@ func TestNotesWarnOfUnknownValues(t *testing.T) {
 			"- gc.podSecurityContext, gc.port: the controller itself removes what Nodes leave behind\n",
 		},
 	} {
-		notes := mustRender(t, lean(set(t, values)))["assay/templates/NOTES.txt"] + "\n"
+		notes := mustRender(t, set(t, values))["assay/templates/NOTES.txt"] + "\n"
 		for _, line := range want {
 			if !strings.Contains(notes, line) {
 				t.Errorf("%s: the notes lack %q:\n%s", values, line, notes)
@@ -208,7 +202,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 	parent := &chartv2.Chart{Metadata: &chartv2.Metadata{APIVersion: chartv2.APIVersionV2, Name: "operator", Version: "1.0.0",
 		Dependencies: []*chartv2.Dependency{{Name: "assay", Version: child.Metadata.Version}}}}
 	parent.AddDependency(child)
-	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.37.2", values: map[string]any{"assay": lean(set(t, operator))}})
+	below, err := render(t, parent, rendering{release: "op", namespace: "n", kubernetes: "v1.37.2", values: map[string]any{"assay": set(t, operator)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +210,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 		files             map[string]string
 		worker, namespace string
 	}{
-		"Alone":    {mustRender(t, lean(set(t, operator))), "assay-worker", "assay-system"},
+		"Alone":    {mustRender(t, set(t, operator)), "assay-worker", "assay-system"},
 		"SubChart": {below, "op-assay-worker", "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +244,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 		`{worker: {enabled: false, serviceAccount: {create: false}}, controller: {serviceAccount: {create: false}}}`:  "",
 		`{worker: {serviceAccount: {create: false, name: a}}, scheduler: {serviceAccount: {create: false, name: a}}}`: "", // no scheduler
 	} {
-		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: lean(set(t, values))})
+		_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, values)})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", values, err, want)
 		}
@@ -259,7 +253,7 @@ func TestWorkerHasAnAccountOfItsOwn(t *testing.T) {
 
 // TestTeamsReadKindsAndWriteRequests checks the ClusterRoles that are aggregated to those of Kubernetes.
 func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
-	all := objects(t, mustRender(t, nil))
+	all := append(objects(t, mustRender(t, nil)), definitions(t)...)
 	const to = "rbac.authorization.k8s.io/aggregate-to-"
 	included := map[string][]string{} // by ClusterRole of Kubernetes
 	for _, object := range all {
@@ -300,7 +294,7 @@ func TestTeamsReadKindsAndWriteRequests(t *testing.T) {
 			}
 		}
 	}
-	for _, object := range objects(t, mustRender(t, lean(set(t, `{rbac: {aggregate: false}}`)))) {
+	for _, object := range objects(t, mustRender(t, set(t, `{rbac: {aggregate: false}}`))) {
 		if strings.Contains(toYAML(t, at(object, "metadata.labels")), to) {
 			t.Errorf("%s: is included although rbac.aggregate is false", identity(object))
 		}
@@ -314,7 +308,7 @@ func TestInstancesHaveLeasesOfTheirOwn(t *testing.T) {
 		`{controller: {instance: second}}`: "second.nfd-master.nfd.kubernetes.io",
 		`{master: {instance: third}}`:      "third.nfd-master.nfd.kubernetes.io",
 	} {
-		all := objects(t, mustRender(t, lean(set(t, values))))
+		all := objects(t, mustRender(t, set(t, values)))
 		for _, verb := range []string{"get", "update", "patch"} {
 			if !allows(roles(t, all)["Role/assay-controller"], "coordination.k8s.io", "leases", lease, verb) {
 				t.Errorf("%s: the controller may not %s Lease %s", values, verb, lease)
@@ -338,7 +332,7 @@ func TestSettingsOfTheKubelet(t *testing.T) {
 		`{configz: {enabled: true}}`:             {"-kubelet-config-uri=https://$(HOST_IP):10250/configz", false, 3},
 		`{configz: {enabled: true, insecure: true}}`: {"-kubelet-config-uri=https://$(HOST_IP):10250/configz -kubelet-insecure", false, 3},
 	} {
-		for _, object := range objects(t, mustRender(t, lean(set(t, `{topology: {enabled: true, kubelet: `+values+`}}`)))) {
+		for _, object := range objects(t, mustRender(t, set(t, `{topology: {enabled: true, kubelet: `+values+`}}`))) {
 			switch identity(object) {
 			case "DaemonSet/assay-system/assay-topology":
 				_, spec := pod(t, object)
@@ -364,7 +358,7 @@ func TestSettingsOfTheKubelet(t *testing.T) {
 		}
 	}
 	_, err := render(t, load(t), rendering{release: "assay", namespace: "assay-system", kubernetes: "v1.37.2",
-		values: lean(set(t, `{topology: {enabled: true, kubelet: {settings: {cpuManagerPolicy: static}, configz: {enabled: true}}}}`))})
+		values: set(t, `{topology: {enabled: true, kubelet: {settings: {cpuManagerPolicy: static}, configz: {enabled: true}}}}`)})
 	if err == nil || !strings.Contains(err.Error(), "set settings or configz.enabled, not both") {
 		t.Errorf("error %v for two ways", err)
 	}

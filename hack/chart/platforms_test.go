@@ -30,7 +30,7 @@ func TestAgentsLeaveOutNodesThatRunNone(t *testing.T) {
 			if test.values != "" {
 				comma = ", "
 			}
-			all := objects(t, mustRender(t, lean(set(t, "{worker: {enabled: true"+comma+test.values+"}, topology: {enabled: true"+comma+test.values+"}}"))))
+			all := objects(t, mustRender(t, set(t, "{worker: {enabled: true"+comma+test.values+"}, topology: {enabled: true"+comma+test.values+"}}")))
 			found := 0
 			for _, object := range all {
 				if object["kind"] != "DaemonSet" {

@@ -74,6 +74,16 @@ func mustRender(t *testing.T, values map[string]any) map[string]string {
 	return files
 }
 
+// definitions returns the definitions in crds/ of the chart, which Helm does not render.
+func definitions(t *testing.T) []map[string]any {
+	t.Helper()
+	files := map[string]string{}
+	for _, crd := range load(t).CRDObjects() {
+		files[crd.Filename] = string(crd.File.Data)
+	}
+	return objects(t, files)
+}
+
 // objects returns the objects in rendered files, in the order of the file names.
 func objects(t *testing.T, files map[string]string) []map[string]any {
 	t.Helper()

@@ -6,7 +6,8 @@
 // million expressions in matchFeatures, for which one comparison for each operator fits into the budget, but 64 million in matchAny.
 //
 // And it limits the size of the features of a NodeFeatureSet, whose type is that of a NodeFeature, which has no such limits in Node
-// Feature Discovery. It writes the version of the schemas into an annotation of each.
+// Feature Discovery. It writes the version of the schemas into an annotation of each, and the labels by which the
+// definitions are found.
 package main
 
 import (
@@ -44,6 +45,14 @@ func complete(name string) error {
 		"metadata", "annotations", assayv1alpha1.DefinitionVersionAnnotation); err != nil {
 		return err
 	}
+	// Helm deletes no object with this annotation that a release no longer contains.
+	if err := unstructured.SetNestedField(crd, "keep", "metadata", "annotations", "helm.sh/resource-policy"); err != nil {
+		return err
+	}
+	labels := map[string]any{"app.kubernetes.io/name": "assay", "app.kubernetes.io/part-of": "assay"}
+	if err := unstructured.SetNestedMap(crd, labels, "metadata", "labels"); err != nil {
+		return err
+	}
 	walk(crd, false)
 	if names, _, _ := unstructured.NestedMap(crd, "spec", "names"); names["kind"] == assayv1alpha1.NodeFeatureSetGVK.Kind {
 		limit(crd)
@@ -52,7 +61,8 @@ func complete(name string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, out, 0o644)
+	// Helm 3 prints the files of a chart one after the other.
+	return os.WriteFile(name, append([]byte("---\n"), out...), 0o644)
 }
 
 // walk modifies a schema and all schemas in it. Below a property named matchAny it adds no CEL rules.

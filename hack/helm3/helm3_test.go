@@ -108,6 +108,26 @@ func documents(text string) []string {
 	return out
 }
 
+// TestPrintsTheDefinitions reads what docs/upgrade.md pipes to kubectl: Helm 3 does not separate files.
+func TestPrintsTheDefinitions(t *testing.T) {
+	three, four := both(t)
+	files, err := filepath.Glob(chart + "/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, program := range map[string]helm{"Helm 3": three, "Helm 4": four} {
+		got := 0
+		for _, document := range documents(program.ok(t, "show", "crds", chart)) {
+			if strings.HasPrefix(document, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n") {
+				got++
+			}
+		}
+		if got != len(files) || got == 0 {
+			t.Errorf("%s prints %d definitions, want %d", name, got, len(files))
+		}
+	}
+}
+
 func TestLintsStrictlyWithHelm3(t *testing.T) {
 	three, _ := both(t)
 	for _, file := range valuesFiles(t) {

@@ -81,7 +81,7 @@ func TestRowsOfTheTable(t *testing.T) {
 	reference := filepath.Join(dir, "reference.md")
 	run(t, root, filepath.Join(bin, "reference"), reference)
 	crd := filepath.Join(dir, "crd.yaml")
-	copyFile(t, filepath.Join(root, "charts", "assay", "files", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
+	copyFile(t, filepath.Join(root, "charts", "assay", "crds", "nfd.k8s-sigs.io_nodefeaturerules.yaml"), crd)
 	run(t, root, filepath.Join(bin, "crds"), crd)
 	contains(t, reference, "row says operator", "row says condition", "row says action", "row says function", "`row`")
 	acceptsTheRows(t, crd)

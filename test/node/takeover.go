@@ -56,7 +56,7 @@ func takeOverWith(helm string) func(context.Context, *story) error {
 
 // takeOver follows docs/install.md.
 func (s *story) takeOver(ctx context.Context, helm string) error {
-	if _, err := s.show(ctx, append([]string{helm, "install", release, chart, "--take-ownership", "--hide-notes"}, s.values()...)...); err != nil {
+	if _, err := s.show(ctx, append([]string{helm, "install", release, chart, "--skip-crds", "--hide-notes"}, s.values()...)...); err != nil {
 		return err
 	}
 	if err := s.ownedByNode(ctx); err != nil {
@@ -75,7 +75,7 @@ func (s *story) takeOver(ctx context.Context, helm string) error {
 
 // handBack is the reverse. Node Feature Discovery finds its record, and objects that it can write.
 func (s *story) handBack(ctx context.Context, helm string) error {
-	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--hide-notes"}, s.values("postDeleteCleanup=false", "worker.config.core.shareFeatures=false")...)...); err != nil {
+	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--skip-crds", "--hide-notes"}, s.values("postDeleteCleanup=false", "worker.config.core.shareFeatures=false")...)...); err != nil {
 		return err
 	}
 	if err := s.whole(ctx); err != nil {
@@ -132,7 +132,7 @@ const recordAnnotation = "nfd.node.kubernetes.io/feature-labels"
 // pretend writes what Node Feature Discovery would write: CRDs without an owner, a NodeFeature per node, labels and their record on
 // the Node.
 func (s *story) pretend(ctx context.Context, labels map[string]string) error {
-	definitions, err := filepath.Glob(filepath.Join(s.root, chart, "files", "crds", "nfd.*.yaml"))
+	definitions, err := filepath.Glob(filepath.Join(s.root, chart, "crds", "nfd.*.yaml"))
 	if err != nil {
 		return err
 	}

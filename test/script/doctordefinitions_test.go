@@ -56,7 +56,7 @@ func TestDoctorWithoutDefinitions(t *testing.T) {
 		d.install(t)
 		remove(t, "nodebaselines.assay.dev")
 		problems(t, "BAD  1 of 9 CustomResourceDefinitions do not exist: nodebaselines.assay.dev",
-			"Upgrade the chart with crds.install=true, or apply the definitions of this version: kubectl apply")
+			"Upgrade the release, or apply the definitions of this version: helm show crds charts/assay | kubectl apply --server-side")
 	})
 	t.Run("Node Feature Discovery alone", func(t *testing.T) {
 		remove(t, "nodefeaturerequests.assay.dev", "nodefeatureruletemplates.assay.dev", "nodefeatureschedulingpolicies.assay.dev",
@@ -69,7 +69,7 @@ func TestDoctorWithoutDefinitions(t *testing.T) {
 		o := &appsv1.DaemonSet{ObjectMeta: d.meta("worker"), Spec: appsv1.DaemonSetSpec{Selector: d.selector("worker"), Template: d.template("worker")}}
 		o.Namespace = metav1.NamespaceDefault
 		testkit.Create(t, d.api, o)
-		problems(t, "BAD  9 of 9 CustomResourceDefinitions do not exist: nodebaselines.assay.dev", "Upgrade the chart with crds.install=true",
+		problems(t, "BAD  9 of 9 CustomResourceDefinitions do not exist: nodebaselines.assay.dev", "Upgrade the release, or apply the definitions",
 			"BAD  the controller is not installed", "Upgrade the release with controller.enabled=true")
 	})
 	t.Run("An empty cluster", func(t *testing.T) {

@@ -84,15 +84,20 @@ the same one: the webhook must not accept what the controller rejects.
   resources: [customresourcedefinitions]
   verbs: [get, list, watch]
   resourceNames:
-    - nodebaselines.assay.dev
-    - nodefeaturegroups.nfd.k8s-sigs.io
-    - nodefeaturerequests.assay.dev
-    - nodefeaturerules.nfd.k8s-sigs.io
-    - nodefeatures.nfd.k8s-sigs.io
-    - nodefeatureruletemplates.assay.dev
-    - nodefeatureschedulingpolicies.assay.dev
-    - nodefeaturesets.assay.dev
-    - nodeshapes.assay.dev
+    {{- include "assay.definitionNames" . | nindent 4 }}
+{{- end -}}
+
+{{/* The names of the definitions, as a YAML list. */}}
+{{- define "assay.definitionNames" -}}
+- nodebaselines.assay.dev
+- nodefeaturegroups.nfd.k8s-sigs.io
+- nodefeaturerequests.assay.dev
+- nodefeaturerules.nfd.k8s-sigs.io
+- nodefeatures.nfd.k8s-sigs.io
+- nodefeatureruletemplates.assay.dev
+- nodefeatureschedulingpolicies.assay.dev
+- nodefeaturesets.assay.dev
+- nodeshapes.assay.dev
 {{- end -}}
 
 {{/* It is read at startup, so pods restart when it changes. */}}

@@ -17,7 +17,7 @@ const nfdDefinition = "nodefeatures.nfd.k8s-sigs.io"
 // definitions compares the CustomResourceDefinitions of the cluster with those of this version.
 func (e *examination) definitions(ctx context.Context) {
 	const check = "definitions"
-	const upgrade = "Upgrade the chart with crds.install=true, or apply the definitions of this version: kubectl apply --server-side -f charts/assay/files/crds"
+	const upgrade = "Upgrade the release, or apply the definitions of this version: helm show crds charts/assay | kubectl apply --server-side --force-conflicts -f -"
 	names, err := definition.Names()
 	if err != nil {
 		e.report(check, Error, err.Error(), "")
