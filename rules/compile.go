@@ -379,9 +379,11 @@ func (c *compiler) duplicates(path *field.Path, list []nfdv1alpha1.Rule) {
 	}
 }
 
-// hashSpec returns a hash of a spec.
+// hashSpec returns a hash of what is evaluated of a spec: its description changes no outcome, and NFD's definition drops it.
 func hashSpec(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
-	data, err := json.Marshal(spec)
+	evaluated := *spec
+	evaluated.Description = nil
+	data, err := json.Marshal(&evaluated)
 	if err != nil {
 		return "" // only for args that are not JSON, which the decoder rejects
 	}

@@ -14,7 +14,6 @@ import (
 
 // readElsewhere lists the fields that this package does not read, and why.
 var readElsewhere = map[string]string{
-	"NodeFeatureRuleSpec.Description":    "for people",
 	"NodeFeatureRuleSpec.BasedOn":        "resolved by rules/compose before",
 	"NodeFeatureRuleSpec.MinimumVersion": "checked by internal/assembly before",
 	"NodeFeatureRuleSpec.RulesFrom":      "resolved by internal/assembly before",

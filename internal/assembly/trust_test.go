@@ -139,6 +139,13 @@ func TestTheDescriptionIsNotEvaluated(t *testing.T) {
 	if Print(&spec) != Print(&described) {
 		t.Error("the fingerprint changes with the description")
 	}
+	hash := func(spec *nfdv1alpha1.NodeFeatureRuleSpec) string {
+		set, _ := rules.CompileSpec("r", spec, rules.Options{})
+		return set.Hash()
+	}
+	if hash(&spec) != hash(&described) {
+		t.Error("rules without their description count as edited, and an edit explains every removal")
+	}
 }
 
 // TestAcceptancesThatDoNotFitAreLeftOut: a ConfigMap that is too large could not be written at all.
