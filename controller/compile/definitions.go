@@ -56,6 +56,23 @@ func (r *Rules) compare(ctx context.Context, name string, cached *assembly.Objec
 	return live, nil
 }
 
+// confirm returns an error if what is about to be accepted of an object may lack fields, because the definition of its kind has just become
+// another one. At the start, the definitions have just been read.
+func (r *Rules) confirm(ctx context.Context, name string, next *assembly.Object) error {
+	if next == nil || next.Lost != nil || !r.started {
+		return nil
+	}
+	if last := r.Object(name); last != nil && last.UID == next.UID && last.Generation == next.Generation {
+		return nil
+	}
+	kind := KindOf(name)
+	same, err := r.definitions.Confirm(ctx, kind)
+	if err == nil && !same {
+		err = fmt.Errorf("definition %s has changed since %s was read; retrying", kind, name)
+	}
+	return err
+}
+
 // gone returns the state of an object that does not exist: nil, or what is left of one that was deleted with its definition, whose rules stay
 // active until the definition is whole again and its objects were listed. It is called with the lock held.
 func (r *Rules) gone(ctx context.Context, name string) (*assembly.Object, error) {

@@ -76,6 +76,7 @@ type Rules struct {
 	loaded      chan struct{}                   // closed once definitions and past are known, before which nothing is compiled
 
 	turn    turn.Lock       // held while an object is assembled
+	started bool            // the objects that existed at the start were compiled
 	lacking map[string]bool // objects that the API server has and the cache lacks
 	lacks   chan struct{}   // holds an element if some are lacking
 	all     assembly.Sum    // all objects
@@ -188,6 +189,9 @@ func (r *Rules) refreshLocked(ctx context.Context, names []string) error {
 	)
 	for i := 0; i < len(names); i++ {
 		next, err := r.look(ctx, names[i])
+		if err == nil {
+			err = r.confirm(ctx, names[i], next)
+		}
 		names = append(names, r.places.drain()...) // requests whose place depends on this one
 		if err != nil {
 			faults = append(faults, err)
@@ -283,7 +287,9 @@ func (r *Rules) look(ctx context.Context, name string) (*assembly.Object, error)
 	if err == nil {
 		r.note(name, false)
 		out, err := r.assemble(ctx, r.assembler, &obj)
-		if err != nil || out.Lost == nil || !r.trusts(definition.Rules) {
+		last := r.Object(name)
+		doubtful := err == nil && (out.Lost != nil || last != nil && last.Lost != nil) // fields may have been lost in the cache only
+		if !doubtful || !r.trusts(definition.Rules) {
 			return out, err
 		}
 		return r.compare(ctx, name, out)

@@ -44,9 +44,12 @@ func (s *start) run(ctx context.Context) error {
 	}
 	untilDone(ctx, "definitions", func() error { return s.load(ctx) })
 	s.assembleAll(ctx)
-	if ctx.Err() != nil {
+	release, err := s.rules.turn.Take(ctx)
+	if err != nil {
 		return nil //nolint:nilerr // being stopped is not an error
 	}
+	s.rules.started = true
+	release()
 	s.rules.registry.Ready()
 	logf.FromContext(ctx).Info("Compiled all rules")
 	return s.followDefinitions(ctx)

@@ -141,12 +141,13 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 		object *assembly.Object
 		want   provenance.State
 	}{
-		"Deleted":    {nil, provenance.Gone},
-		"Recreated":  {&assembly.Object{UID: "2"}, provenance.Gone},
-		"Off":        {&assembly.Object{UID: "1"}, provenance.Off},
-		"Linking":    {&assembly.Object{UID: "1", Rules: assembly.Rules{Set: set}}, provenance.Unsettled},
-		"Unresolved": {&assembly.Object{UID: "1", Unresolved: &assembly.Error{}}, provenance.Unsettled},
-		"Waiting":    {&assembly.Object{UID: "1", Lost: &assembly.Error{}}, provenance.Waiting},
+		"Deleted":                {nil, provenance.Gone},
+		"Recreated":              {&assembly.Object{UID: "2"}, provenance.Gone},
+		"Off":                    {&assembly.Object{UID: "1"}, provenance.Off},
+		"Linking":                {&assembly.Object{UID: "1", Rules: assembly.Rules{Set: set}}, provenance.Unsettled},
+		"Unresolved":             {&assembly.Object{UID: "1", Unresolved: &assembly.Error{}}, provenance.Unsettled},
+		"CreatedAgainAndUnknown": {&assembly.Object{UID: "2", Lost: &assembly.Error{}}, provenance.Waiting},
+		"Waiting":                {&assembly.Object{UID: "1", Lost: &assembly.Error{}}, provenance.Waiting},
 	} {
 		g := &givers{
 			object: func(string) *assembly.Object { return tc.object }, vanished: func(string, string) bool { return false },

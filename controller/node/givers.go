@@ -77,6 +77,8 @@ func (g *givers) of(linked *assembly.Linked) *decide.Active {
 func (g *givers) state(by provenance.Giver) provenance.State {
 	o := g.object(by.Name)
 	switch {
+	case o != nil && string(o.UID) != by.ID && o.Suspended():
+		return provenance.Waiting // it may be the same, created again with its definition
 	case o == nil || string(o.UID) != by.ID:
 		return g.absent(by, o == nil)
 	case o.Suspended():

@@ -140,6 +140,7 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 		Settings: &r.settings, Now: now, Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
 		Features: r.features(state, now), Memory: known.Memory,
 	}
+	p.Rules.Suspended = origins.Suspended
 	if p.outcome.MayFail() {
 		p.Rules.KeepFailure(node)
 	}

@@ -42,6 +42,8 @@ type Wants struct {
 	Taints                                             []corev1.Taint
 	// Failed is the rule that rejects the node, with its message; nil: none does.
 	Failed *Failure
+	// Suspended is set if the rules of an object are unknown because of a definition.
+	Suspended bool `json:",omitzero"`
 }
 
 // Failure is a rule that rejects a node, and why.

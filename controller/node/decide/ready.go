@@ -22,6 +22,7 @@ const (
 	ReadySetsMissing = "FeatureSetsMissing"
 	ReadyPending     = "RulesPending"
 	ReadyDrivers     = "WaitingForDrivers"
+	ReadyRules       = "RulesUnknown"
 	ReadyFailed      = "Failed"
 )
 
@@ -82,6 +83,10 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 	if waiting := p.Features.DevicesIncomplete; len(waiting) > 0 {
 		return unready(ReadyDrivers, "DRA drivers that have published devices on this node have not published all of them since it booted: %s.",
 			strings.Join(waiting, ", ")), false
+	}
+	if p.Rules.Suspended {
+		return unready(ReadyRules, "The rules of an object are unknown, because the definition of its kind is not Assay's or was not when the object was "+
+			"written: see the condition Accepted of the objects, and the Events of the Deployment of the controller."), false
 	}
 	if waiting := p.waiting(wanted, in); len(waiting) > 0 {
 		return unready(ReadyPending, "Not written yet: %s.", hold.Some(waiting)), false

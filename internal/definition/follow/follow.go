@@ -19,6 +19,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/turn"
 )
 
 const (
@@ -70,7 +71,10 @@ type Change struct {
 type kind struct {
 	read    definition.Status // as it was read last
 	known   bool              // it was read, or could not be
-	version string            // of what was read
+	version version           // of what was read
+	missed  bool              // it was whole both times that it was read, and another one in between, which was not
+	reading turn.Lock         // held while it is read
+	changed chan struct{}     // holds an element if it was read, and does not count yet
 	status  definition.Status // what counts
 	whole   time.Time         // since when it is read as whole or older; zero: it is not
 	lists   time.Time         // when the caches were made to list the objects last
@@ -81,11 +85,19 @@ type kind struct {
 	replaced types.UID // the UID that it had then; empty: it was absent
 }
 
+// version identifies what a definition said.
+type version struct {
+	uid        types.UID
+	generation int64
+	own        string // the version of Assay that it is from
+	deleted    bool
+}
+
 // New returns Definitions with these names that were not read yet.
 func New(opt Options, names ...string) *Definitions {
 	d := &Definitions{opt: opt, kinds: map[string]*kind{}}
 	for _, name := range names {
-		d.kinds[name] = &kind{status: definition.Status{State: definition.Unknown}}
+		d.kinds[name] = &kind{status: definition.Status{State: definition.Unknown}, reading: turn.New(), changed: make(chan struct{}, 1)}
 	}
 	return d
 }
@@ -181,6 +193,7 @@ func (d *Definitions) Start(ctx context.Context) error {
 func (d *Definitions) follow(ctx context.Context, name string) {
 	heads := make(chan *metav1.PartialObjectMetadata)
 	go d.listen(ctx, name, heads)
+	var again <-chan time.Time // when to read it again after an error
 	for {
 		var due <-chan time.Time
 		if wait, waits := d.apply(name); waits {
@@ -192,7 +205,14 @@ func (d *Definitions) follow(ctx context.Context, name string) {
 		case head := <-heads:
 			if err := d.look(ctx, name, head); err != nil && ctx.Err() == nil {
 				logf.FromContext(ctx).V(1).Info("Cannot read a definition; retrying", "definition", name, "error", err.Error())
+				again = time.After(cmp.Or(d.opt.Every, DefaultEvery))
 			}
+		case <-again:
+			again = nil
+			if err := d.look(ctx, name, nil); err != nil {
+				again = time.After(cmp.Or(d.opt.Every, DefaultEvery))
+			}
+		case <-d.kinds[name].changed:
 		case <-due:
 		}
 	}
@@ -232,6 +252,11 @@ func (d *Definitions) listen(ctx context.Context, name string, to chan<- *metav1
 
 // look reads a definition if it has changed. head is its metadata; nil: it is read as well. The error is a temporary one.
 func (d *Definitions) look(ctx context.Context, name string, head *metav1.PartialObjectMetadata) error {
+	release, err := d.kinds[name].reading.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	read := func(into client.Object) error { return d.opt.Live.Get(ctx, client.ObjectKey{Name: name}, into) }
 	if head == nil {
 		head = &metav1.PartialObjectMetadata{}
@@ -240,11 +265,7 @@ func (d *Definitions) look(ctx context.Context, name string, head *metav1.Partia
 			return d.unread(ctx, name, err)
 		}
 	}
-	version := fmt.Sprint(head.UID, " ", head.Generation, " ", head.Annotations[assayv1alpha1.DefinitionVersionAnnotation], " ", head.DeletionTimestamp)
-	d.mu.Lock()
-	same := d.kinds[name].version == version
-	d.mu.Unlock()
-	if same {
+	if d.has(name, versionOf(head)) {
 		return nil
 	}
 	served := &unstructured.Unstructured{}
@@ -259,15 +280,48 @@ func (d *Definitions) look(ctx context.Context, name string, head *metav1.Partia
 	d.mu.Lock()
 	d.kinds[name].failed = false
 	d.mu.Unlock()
-	d.note(name, status, version)
+	d.note(name, status, versionOf(served))
 	return nil
+}
+
+func versionOf(o metav1.Object) version {
+	return version{o.GetUID(), o.GetGeneration(), o.GetAnnotations()[assayv1alpha1.DefinitionVersionAnnotation], o.GetDeletionTimestamp() != nil}
+}
+
+// has reports whether the version of a definition was read last.
+func (d *Definitions) has(name string, v version) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.kinds[name].version == v
+}
+
+// Confirm reads a definition again that counts as whole, and reports whether it is the same. An object that was read before has all its fields
+// only then: the watch of definitions may be late, or broken.
+func (d *Definitions) Confirm(ctx context.Context, name string) (bool, error) {
+	if d == nil || d.kinds[name] == nil || !d.Writable(name) {
+		return true, nil
+	}
+	d.mu.Lock()
+	before := d.kinds[name].version
+	d.mu.Unlock()
+	if err := d.look(ctx, name, nil); err != nil {
+		return false, err
+	}
+	if d.has(name, before) {
+		return true, nil
+	}
+	select {
+	case d.kinds[name].changed <- struct{}{}:
+	default: // it is about to count
+	}
+	return false, nil
 }
 
 // unread notes that a definition does not exist or must not be read, and returns other errors.
 func (d *Definitions) unread(ctx context.Context, name string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		d.note(name, definition.Status{State: definition.Absent}, "")
+		d.note(name, definition.Status{State: definition.Absent}, version{})
 		return nil
 	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 		d.mu.Lock()
@@ -277,26 +331,28 @@ func (d *Definitions) unread(ctx context.Context, name string, err error) error 
 		if !said {
 			logf.FromContext(ctx).Error(err, "Cannot read a definition; its objects count as before, and new ones wait", "definition", name)
 		}
-		d.note(name, definition.Status{State: definition.Unknown}, "")
+		d.note(name, definition.Status{State: definition.Unknown}, version{})
 		return nil
 	}
 	return fmt.Errorf("read definition %s: %w", name, err)
 }
 
-func (d *Definitions) note(name string, status definition.Status, version string) {
+func (d *Definitions) note(name string, status definition.Status, v version) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k := d.kinds[name]
+	missed := status.Trusted() && k.read.Trusted() && k.read.UID == status.UID && v.generation > k.version.generation+1
 	switch {
 	case !status.Trusted():
 		k.whole = time.Time{}
-	case k.whole.IsZero() || k.read.UID != status.UID:
+	case k.whole.IsZero() || k.read.UID != status.UID || missed:
 		k.whole = time.Now()
 	}
-	if k.read.UID != status.UID {
+	if k.read.UID != status.UID || missed {
 		k.listed = time.Time{}
 	}
-	k.read, k.version = status, version
+	k.missed = status.Trusted() && (k.missed || missed)
+	k.read, k.version = status, v
 }
 
 // apply makes what was read count. That objects can be trusted again counts after a while: then the caller has to apply it again.
@@ -305,7 +361,7 @@ func (d *Definitions) apply(name string) (wait time.Duration, waits bool) {
 	k := d.kinds[name]
 	now, was := time.Now(), k.status
 	list := false
-	switch restores := k.known && k.read.Trusted() && (!was.Trusted() || was.UID != k.read.UID); {
+	switch restores := k.known && k.read.Trusted() && (!was.Trusted() || was.UID != k.read.UID || k.missed); {
 	case !restores:
 		k.status, k.listed = k.read, time.Time{}
 	case k.listed.IsZero() && later(k.whole.Add(Settles), k.lists.Add(ListEvery)).After(now):
@@ -316,9 +372,13 @@ func (d *Definitions) apply(name string) (wait time.Duration, waits bool) {
 	case k.listed.After(now):
 		wait, waits = k.listed.Sub(now), true
 	default:
-		k.status, k.listed = k.read, time.Time{}
+		k.status, k.listed, k.missed = k.read, time.Time{}, false
 	}
-	if waits && was.Trusted() { // it was replaced by another one, and all objects were deleted with it
+	switch {
+	case !waits || !was.Trusted():
+	case was.UID == k.read.UID:
+		k.status = definition.Status{State: definition.Unknown, UID: k.read.UID}
+	default: // it was replaced by another one, and all objects were deleted with it
 		k.status = definition.Status{State: definition.Absent}
 	}
 	k.known = true
