@@ -34,7 +34,7 @@ func (c *checker) ruled(node, k, value string, since int64) bool {
 		})
 	}
 	return slices.ContainsFunc(c.w.server.Since(since), func(change apiserver.Change) bool {
-		if change.Resource.Name != "nodefeaturerules" || strings.HasPrefix(change.By, "controller") {
+		if change.Resource.Name != "nodefeaturerules" || change.By != "user" {
 			return false
 		}
 		number := strings.TrimPrefix(change.Key, "rule-")
@@ -191,7 +191,7 @@ func (c *checker) seenUnwanted(p *program, name, k, value string) (since time.Du
 			continue
 		}
 		features := byNode(name, c.w.server.At("nodefeatures", pass.features))
-		if !slices.ContainsFunc(distinct(c.w.server.Versions("nodefeaturerules", max(pass.rules, 1))), func(rules []object) bool {
+		if !slices.ContainsFunc(distinct(c.w.meant(max(pass.rules, 1))), func(rules []object) bool {
 			return c.want.want(name, rules, features)[k] != value
 		}) {
 			break
@@ -203,7 +203,7 @@ func (c *checker) seenUnwanted(p *program, name, k, value string) (since time.Du
 
 // wanted returns the outputs of the rules at a revision.
 func (c *checker) wanted(name string, revision int64) map[string]string {
-	return c.want.want(name, c.w.server.At("nodefeaturerules", revision), byNode(name, c.w.server.At("nodefeatures", revision)))
+	return c.want.want(name, c.w.meantAt(revision), byNode(name, c.w.server.At("nodefeatures", revision)))
 }
 
 // count counts writes, and their possible causes.

@@ -261,7 +261,7 @@ func (c *checker) justified(change apiserver.Change, name string, explains func(
 func (c *checker) possible(name string, p *program, rules, published int64, grace time.Duration, takes bool, is func(want map[string]string, rules, features []object) bool) bool {
 	last, features := c.last(name, p, grace, takes), c.featuresOf(name, max(published, 1))
 	isOwn := func(f object) bool { return f["metadata"].(object)["name"] == name }
-	versions := distinct(c.w.server.Versions("nodefeaturerules", max(rules, 1)))
+	versions := distinct(c.w.meant(max(rules, 1)))
 	if !takes {
 		versions = append(versions, steady(versions))
 	}

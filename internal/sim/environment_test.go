@@ -22,18 +22,12 @@ const (
 
 // define installs the definitions of all kinds, as far as controllers read them: the API server keeps all fields.
 func (w *world) define() {
-	keeps := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	names, err := definition.Names()
 	if err != nil {
 		w.violate("definitions: %v", err)
 	}
 	for _, name := range names {
-		w.do("install", http.MethodPost, crdsPath, object{
-			"metadata": object{"name": name},
-			"spec": object{"versions": []any{object{"name": "v1alpha1", "schema": object{"openAPIV3Schema": object{
-				"properties": object{"spec": keeps, "status": keeps},
-			}}}}},
-		})
+		w.do("install", http.MethodPost, crdsPath, object{"metadata": object{"name": name}, "spec": w.whole()})
 	}
 }
 
@@ -112,21 +106,37 @@ func (w *world) examine(node string) {
 
 // editRule creates or replaces a rule.
 func (w *world) editRule(i int) {
-	w.writeRule(i, one(w.tape, 0, 1, 2, 3, 4, 5, sharing, 7, 8, 9, 10, 11, 12, 13, 14, sharing), fmt.Sprint(w.n(2)))
+	forms := []int{0, 1, 2, 3, 4, 5, sharing, 7, 8, 9, 10, 11, 12, 13, 14, sharing}
+	if w.redefines {
+		forms = append(forms, conditional, conditional, conditional)
+	}
+	w.writeRule(i, one(w.tape, forms...), fmt.Sprint(w.n(2)))
 }
 
 // ofThird is the number of the rule that reads the facts of third parties.
 const ofThird = 1
 
-// sharing is the form of rules that give the same key.
-const sharing = 6
+const (
+	// sharing is the form of rules that give the same key.
+	sharing = 6
+	// conditional is the form of a rule whose condition NFD's definition lacks: without it, it matches each node with the attribute.
+	conditional = 15
+)
 
 // writeRule creates or replaces a rule.
 func (w *world) writeRule(i, form int, value string) {
-	name := ruleName(i)
+	w.applyRule(ruleName(i), w.rule(i, form, value))
+}
+
+// applyRule creates or replaces a rule.
+func (w *world) applyRule(name string, rule object) {
 	w.versions[name]++
-	spec := object{"rules": []any{w.rule(i, form, value)}}
+	w.wishes[name] = rule
+	spec := object{"rules": []any{rule}}
 	w.tell("user writes %s: %v", name, spec)
+	if w.redefines {
+		spec["description"] = fmt.Sprint("edition ", w.versions[name])
+	}
 	if w.server.Get("nodefeaturerules", "", name) == nil {
 		w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": name}, "spec": spec})
 	} else {
@@ -185,6 +195,10 @@ func (w *world) rule(i, form int, value string) object {
 	case 14:
 		out["labelsTemplate"] = "{{range .test.flag}}" + key + "={{.Name}}\n{{end}}"
 		out["matchFeatures"] = []any{object{"feature": "test.flag", "matchName": object{"op": "Exists"}}}
+	case conditional:
+		out["labels"], out["matchFeatures"] = object{key: value}, when(exists)
+		out["taints"] = []any{object{"key": prefix + key, "value": value, "effect": "PreferNoSchedule"}}
+		out["conditions"] = []any{object{"op": "eq", "args": object{"values": []any{"{@test.attr." + attribute + "}", value}}}}
 	}
 	return out
 }
@@ -192,6 +206,7 @@ func (w *world) rule(i, form int, value string) object {
 func (w *world) deleteRule(i int) {
 	if w.server.Get("nodefeaturerules", "", ruleName(i)) != nil {
 		w.tell("user deletes %s", ruleName(i))
+		delete(w.wishes, ruleName(i))
 		w.do("user", http.MethodDelete, rulesPath+"/"+ruleName(i), nil)
 	}
 }

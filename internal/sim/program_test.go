@@ -105,6 +105,15 @@ type program struct {
 	unsure time.Time
 }
 
+// config is the configuration of the controllers of a schedule.
+func (w *world) config() controller.Config {
+	c := config(w.losing)
+	if w.redefines {
+		c.DefinitionsEvery = 0
+	}
+	return c
+}
+
 // startController starts a manager with the controllers. Reads is set if rules can read devices.
 func startController(s *apiserver.Server, name string, with controller.Config, reads bool, log logr.Logger) (*program, error) {
 	p, sets, err := prepare(s, name, nil, ctrl.Options{
@@ -118,6 +127,13 @@ func startController(s *apiserver.Server, name string, with controller.Config, r
 	if reads {
 		if with.Devices, err = devices.Add(p.queues, with.Sources, with.Grace); err != nil {
 			return nil, err
+		}
+	}
+	with.Relist = func(resource string) {
+		for _, watch := range p.client.Watches() {
+			if of, _ := watch.At(); of == resource {
+				watch.Expire() // as the transport of the shipped program does
+			}
 		}
 	}
 	if err := controller.Add(p.queues, with, sets); err != nil {
@@ -252,6 +268,17 @@ func (p *program) lacksSets() bool {
 	return p.setsWatched && !p.setsKnown
 }
 
+// ended reports whether the program has ended by itself.
+func (p *program) ended() bool {
+	select {
+	case err := <-p.done:
+		p.done <- err
+		return true
+	default:
+		return false
+	}
+}
+
 // crash ends a program without a graceful shutdown.
 //
 // A controller-runtime manager that is stopped before its caches are filled loops forever. If such a manager crashes, it is
@@ -259,7 +286,7 @@ func (p *program) lacksSets() bool {
 func (p *program) crash() {
 	if !p.synced || p.lacksSets() {
 		p.client.Reconnect(apiserver.New(apiserver.Resources()...))
-		for synctest.Wait(); !p.ready(p.client.Pending()) || p.lacksSets(); synctest.Wait() {
+		for synctest.Wait(); !p.ended() && (!p.ready(p.client.Pending()) || p.lacksSets()); synctest.Wait() {
 			if !p.flow() {
 				time.Sleep(syncPeriod)
 			}

@@ -73,6 +73,9 @@ func (w *world) settle() {
 	if w.devices {
 		w.settleDevices()
 	}
+	if w.redefines {
+		w.settleDefinitions()
+	}
 	if w.holder != "" && w.running(w.holder) == nil {
 		w.expireLease()
 	}
@@ -291,6 +294,9 @@ func (w *world) environment() []weighted {
 	}
 	if w.extender != nil {
 		more = append(more, weighted{usual, w.schedule})
+	}
+	if w.redefines {
+		more = append(more, w.redefinitions()...)
 	}
 	return append(more, []weighted{
 		{usual, func() {

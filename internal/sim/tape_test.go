@@ -14,17 +14,19 @@ type tape struct {
 	devices bool
 	// declares is set if a NodeBaseline says how nodes must be: in every fourth schedule.
 	declares bool
+	// redefines is set if others replace and delete the definition of rules: in every fourth schedule.
+	redefines bool
 	// yields lets the programs go on before the simulator waits for them, as an operating system can that interrupts it.
 	yields bool
 }
 
 func newTape(seed uint64) *tape {
-	return &tape{random: rand.New(rand.NewPCG(seed, 0)), extends: seed%4 == 0, devices: seed%4 == 2, declares: seed%4 == 1}
+	return &tape{random: rand.New(rand.NewPCG(seed, 0)), extends: seed%4 == 0, devices: seed%4 == 2, declares: seed%4 == 1, redefines: seed%4 == 3}
 }
 
 // again returns a tape that repeats choices of this one.
 func (t *tape) again(choices []uint16) *tape {
-	return &tape{replay: choices, extends: t.extends, devices: t.devices, declares: t.declares}
+	return &tape{replay: choices, extends: t.extends, devices: t.devices, declares: t.declares, redefines: t.redefines}
 }
 
 // n chooses a number below n.

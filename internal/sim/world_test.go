@@ -61,6 +61,11 @@ type world struct {
 	keys              map[string]map[string]string // version of a Node -> its keys
 	records           map[string]map[string]bool   // version of a Node -> the keys in its record
 
+	meanings      []meaning         // what users have written, if others replace definitions
+	unmeant       map[string]bool   // rules that users have written while the definition was not Assay's
+	wishes        map[string]object // by rule: what users have written last
+	replacedByNFD bool              // the definition of rules is not Assay's
+
 	seen       int64 // revision up to which changes were checked
 	story      []string
 	hash       uint64
@@ -72,7 +77,7 @@ func newWorld(t *tape, log logr.Logger) *world {
 	w := &world{
 		tape: t, server: apiserver.New(apiserver.Resources()...), start: time.Now(), log: log,
 		facts: map[string]map[string]string{}, versions: map[string]int{}, boots: map[string]int{}, silent: map[string]bool{}, replaced: map[string]bool{}, keys: map[string]map[string]string{}, records: map[string]map[string]bool{}, deposed: map[string]bool{}, replicas: 1,
-		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{}, pools: map[string]int64{},
+		short: map[string]bool{}, workers: map[string]*worker{}, hosts: map[string]*host{}, contents: map[string]object{}, pools: map[string]int64{}, wishes: map[string]object{}, unmeant: map[string]bool{},
 	}
 	w.check = newChecker(w)
 	w.define()
@@ -103,6 +108,11 @@ func newWorld(t *tape, log logr.Logger) *world {
 	}
 	for i := range 1 + w.n(3) {
 		w.editRule(i)
+	}
+	for _, c := range w.server.Since(0) {
+		if c.Resource.Name == "nodefeaturerules" {
+			w.noteRule(c)
+		}
 	}
 	w.seen = w.server.Revision()
 	w.seed()
@@ -135,7 +145,7 @@ func (w *world) do(by, method, path string, body any) {
 func (w *world) boot() {
 	w.started++
 	name := fmt.Sprintf("controller-%d", w.started)
-	p, err := startController(w.server, name, config(w.losing), w.devices, w.log.WithName(name))
+	p, err := startController(w.server, name, w.config(), w.devices, w.log.WithName(name))
 	if err != nil {
 		w.violate("start: %v", err)
 		return
@@ -355,8 +365,11 @@ func (w *world) wait() {
 	for _, c := range w.server.Since(w.seen) {
 		w.seen = c.Revision
 		w.tell("  r%d %s %s %s by %s%s", c.Revision, strings.ToLower(c.Type), c.Resource.Name, c.Key, c.By, w.difference(c))
-		if c.Resource.Name == "nodefeaturesets" {
+		switch c.Resource.Name {
+		case "nodefeaturesets":
 			w.noteSet(c)
+		case "nodefeaturerules":
+			w.noteRule(c)
 		}
 		w.check.change(c)
 		w.check.baseline(c)

@@ -142,7 +142,9 @@ func (s *Server) serve(c *call) *response {
 	defer s.mu.Unlock()
 	var out Object
 	var err error
-	switch {
+	switch d := s.defined[c.resource]; {
+	case d != nil && d.absent:
+		return &response{code: http.StatusNotFound, body: []byte("404 page not found\n")}
 	case c.subresource != "" && (c.subresource != "status" || !c.resource.Status):
 		return s.unknown(c)
 	case c.method == http.MethodGet && c.name == "" && c.query.Get("watch") != "":

@@ -46,13 +46,15 @@ type Server struct {
 	history     []Change
 	encoded     map[unsafe.Pointer]encoded
 	decoded     map[view]runtime.Object
+	defined     map[*Resource]*defined
+	pruned      map[served]pruned
 	unsupported []string
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server with the given resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, states: map[*Resource][]state{}, encoded: map[unsafe.Pointer]encoded{}, decoded: map[view]runtime.Object{}, arrived: make(chan struct{}, 1)}
+	s := &Server{resources: resources, revision: 1, states: map[*Resource][]state{}, encoded: map[unsafe.Pointer]encoded{}, decoded: map[view]runtime.Object{}, defined: map[*Resource]*defined{}, pruned: map[served]pruned{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
 		s.states[r] = []state{{}}
 	}
@@ -206,6 +208,9 @@ func (s *Server) commit(r *Resource, k string, next Object, by string) Object {
 	s.states[r] = append(s.states[r], s.now(r).with(s.revision, k, next))
 	meta(c.New)["resourceVersion"] = strconv.FormatInt(s.revision, 10)
 	s.history = append(s.history, c)
+	if r.Name == definitions {
+		s.define(k, next)
+	}
 	return c.New
 }
 

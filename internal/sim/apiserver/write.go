@@ -78,7 +78,7 @@ func (s *Server) create(c *call) (Object, error) {
 	if c.resource.Generation {
 		m["generation"] = int64(1)
 	}
-	if o, err = c.resource.normal(o); err != nil {
+	if o, err = c.resource.normal(s.prune(c.resource, o)); err != nil {
 		return nil, err
 	}
 	if c.query.Get("dryRun") != "" {
@@ -180,7 +180,7 @@ func (s *Server) replace(c *call, old, next Object) (Object, error) {
 	for _, k := range kept {
 		set(m, k, before[k])
 	}
-	next, err := r.normal(next)
+	next, err := r.normal(s.prune(r, next))
 	if err != nil {
 		return nil, err
 	}
