@@ -235,6 +235,9 @@ func withoutObjects(args []string, files []*manifest.File) (out []report.Finding
 			out = append(out, report.Finding{File: f.Name, Problem: at})
 		case named && !slices.ContainsFunc(f.Documents, func(d *manifest.Document) bool { return d.Kind != "" || check.Reviewed(d) }):
 			at.Position, at.Message = f.Documents[0].Position(), "no object and no configuration of Assay: kind and apiVersion are missing"
+			if manifest.Field(f.Documents[0].Root, "compatibilities") != nil {
+				at.Message = "the compatibility of an image; use assay image lint"
+			}
 			out = append(out, report.Finding{File: f.Name, Problem: at})
 		}
 	}

@@ -45,7 +45,7 @@ type Versions struct{ Whole, Major, Minor string }
 
 // Element is a flag, an attribute, or an attribute of instances.
 type Element struct {
-	// Name is the name; it may contain one *, which stands for any string.
+	// Name is the name; it may contain one *, which matches any string.
 	Name string
 	Kind Kind
 	// Always is set if the element exists wherever its feature has elements and could be read.

@@ -234,7 +234,7 @@ func (l *linter) operator(at place, element *dictionary.Element, key, v string) 
 		if element.Kind == dictionary.Version {
 			to.Type = nfdv1alpha1.TypeVersion
 		}
-		if element.Kind == dictionary.Version || element.Kind.Numeric() && integers(to.Value) {
+		if element.Kind == dictionary.Version || element.Kind.Numeric() && element.Kind != dictionary.Bit && integers(to.Value) {
 			l.rewrite(at, warning.Suspicious, probablyMeant, to, "In compares strings, and %s is never %q", key, v)
 			return true
 		}

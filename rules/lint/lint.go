@@ -171,13 +171,14 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 			ref, whole := strings.CutPrefix(m.values[key], "@")
 			switch {
 			case whole && m.field == "annotations" && wholeReference.MatchString(m.values[key]):
+				at := len(l.out)
+				if l.reference(path.Child(m.field).Key(key), ref); len(l.out) > at { // what it refers to does not exist either
+					l.out[at].Message = "annotations are written as they are, with the @, unless it is in braces; " + l.out[at].Message
+					continue
+				}
 				l.advise(path.Child(m.field).Key(key), warning.Suspicious,
 					&warning.Fix{Rule: path.String(), Edits: []warning.Edit{{Path: []any{m.field, key}, Value: "{" + m.values[key] + "}"}}},
 					"annotations are written as they are, with the @: write %q", "{"+m.values[key]+"}")
-				at := len(l.out)
-				if l.reference(path.Child(m.field).Key(key), ref); len(l.out) > at {
-					l.out[at-1].Fix = nil // what it refers to does not exist either
-				}
 			case whole && m.field != "annotations":
 				l.reference(path.Child(m.field).Key(key), ref)
 			case strings.Contains(m.values[key], "@"):

@@ -253,3 +253,18 @@ func TestWhatIsWrittenAsItIs(t *testing.T) {
 		}
 	}
 }
+
+// A reference to an element that does not exist was advised to be put into braces, where it does not exist either.
+func TestAnnotationsWithUnknownReferencesDrawOneWarning(t *testing.T) {
+	got := lintText(t, `{rules: [{name: a, annotations: {a: "@cpu.model.physical_cores"}, matchFeatures: [{feature: cpu.model, matchExpressions: {vendor_id: {op: Exists}}}]}]}`, lint.Options{})
+	if strings.Contains(got, "write") || strings.Count(got, "\n") > 0 || !strings.Contains(got, "unless it is in braces; cpu.model has no physical_cores; did you mean cpu.topology.core_count?") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// network.cliques is a proposal for NFD.
+func TestProposedFeaturesDrawNoWarning(t *testing.T) {
+	if got := lintText(t, `{rules: [{name: a, labels: {a: "b"}, matchFeatures: [{feature: network.cliques, matchExpressions: {a: {op: Exists}}}]}]}`, lint.Options{}); got != "" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -12,9 +12,12 @@ var ownDomains = map[string]bool{
 	"cpu": true, "kernel": true, "memory": true, "network": true, "pci": true, "usb": true, "storage": true, "system": true,
 }
 
-// Known reports whether Assay's sources may publish the feature. The name must be in lower case.
+// proposed are features that are proposed for NFD, so that other publishers may have them.
+var proposed = map[string]bool{"network.cliques": true}
+
+// Known reports whether Assay's sources may publish the feature, or NFD is expected to. The name must be in lower case.
 func Known(feature string) bool {
-	return dictionary.Find(feature) != nil
+	return dictionary.Find(feature) != nil || proposed[feature]
 }
 
 func featuresOf(domain string) []string {

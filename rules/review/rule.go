@@ -108,8 +108,10 @@ func (k *Known) uniqueNames(f *Findings, d compose.Document) {
 	for i := range d.Spec.Rules {
 		name := d.Spec.Rules[i].Name
 		if name != "" && seen[name] {
+			at := field.NewPath("spec", "rules").Index(i).Child("name").String()
+			f.Warnings = without(f.Warnings, func(w warning.Warning) bool { return w.Path == at })
 			f.Errors = append(f.Errors, &field.Error{Type: field.ErrorTypeInvalid, BadValue: name,
-				Field:  field.NewPath("spec", "rules").Index(i).Child("name").String(),
+				Field:  at,
 				Detail: fmt.Sprintf("another rule of the object is named %q; rules of templates and of objects with basedOn combine by their name, give them different names", name)})
 		}
 		seen[name] = true

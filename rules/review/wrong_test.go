@@ -39,3 +39,15 @@ func TestWhatIsMeantByFieldsThatAreWrong(t *testing.T) {
 		})
 	}
 }
+
+// A duplicate name in a template was an error and a warning.
+func TestADuplicateNameIsOneFinding(t *testing.T) {
+	const text = "apiVersion: assay.dev/v1alpha1\nkind: NodeFeatureRuleTemplate\nmetadata: {name: a}\n" +
+		"spec: {rules: [{name: a, labels: {a: b}}, {name: a, labels: {b: c}}]}\n"
+	for _, d := range manifest.Parse("rule.yaml", []byte(text)).Documents {
+		_, _, found := review.Document(d, review.Known{})
+		if len(found.Errors) != 1 || len(found.Warnings) != 0 {
+			t.Errorf("got %v and %v, want one error", found.Errors, found.Warnings)
+		}
+	}
+}

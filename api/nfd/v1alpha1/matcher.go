@@ -37,6 +37,7 @@ type MatchExpression struct {
 	// +optional
 	Value MatchValue `json:"value,omitempty"`
 	// type is how Gt, Ge, Lt, Le, GtLt and GeLe compare: as integers (the default), or as versions with "version".
+	// Integers that are compared with a number of bytes, such as memory.total bytes, may be quantities such as 500Gi.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Type ValueType `json:"type,omitempty"`

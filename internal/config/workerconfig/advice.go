@@ -131,6 +131,9 @@ func adviseCapability(name string) string {
 		return ""
 	}
 	text := fmt.Sprintf("no CPU capability is named %q", name)
+	if strings.NewReplacer("_", "", ".", "").Replace(strings.ToUpper(name)) == "SSE41" {
+		return text + "; did you mean SSE4?" // its name from before there was SSE4.2
+	}
 	for _, other := range []string{strings.ToUpper(name), strings.ToUpper(strings.NewReplacer("-", "", "_", "", ".", "").Replace(name))} {
 		if cpu.IsCapability(other) {
 			return text + "; did you mean " + other + "?"

@@ -78,14 +78,14 @@ func Load(file, options string, flags Override) (s *Settings, warnings []string,
 	warnings, err = config.Load(file, DefaultFile, options, s.Keys)
 	err = errors.Join(err, flags.apply(s))
 	warnings = append(warnings, flags.advise()...)
+	for _, message := range s.conflicts() {
+		warnings = append(warnings, customKey+": "+message)
+	}
 	if s.SleepInterval > 0 {
 		s.SleepInterval = max(s.SleepInterval, minSleepInterval)
 	}
 	return s, warnings, err
 }
-
-// Check returns the errors and warnings of a configuration: the worker starts with it if there is no error.
-func Check(data []byte) []yamltree.Problem { return config.Check(data, Default().Keys()) }
 
 // Keys declares the keys of the file.
 func (s *Settings) Keys() config.Keys {

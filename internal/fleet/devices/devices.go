@@ -70,7 +70,7 @@ type State struct {
 	// HeldUntil is the end of the grace period of a pool that is incomplete or gone; zero: none is.
 	HeldUntil time.Time
 	// UnseenUntil is the time until which this process may lack pools of the node that an earlier one has seen. Unread is set while
-	// ResourceSlices cannot be read: there is no such time then, and UnseenUntil is the earliest one.
+	// ResourceSlices cannot be read: the end is then unknown, and UnseenUntil is the earliest possible one.
 	UnseenUntil time.Time
 	Unread      bool
 	// Incomplete are the drivers of the pools that are held, sorted.
