@@ -40,6 +40,11 @@ func NodeOf(in rules.Input, e Evidence, devices bool) Node {
 // ReadsDevices reports whether the baseline reads devices of DRA drivers.
 func (b *Baseline) ReadsDevices() bool { return slices.ContainsFunc(b.reads, facts.IsDevices) }
 
+// fromCluster reports whether all features that the baseline reads come from objects of the cluster: no worker publishes them.
+func (b *Baseline) fromCluster() bool {
+	return len(b.reads) > 0 && !slices.ContainsFunc(b.reads, func(name string) bool { return !facts.FromCluster(name) })
+}
+
 // outdated reports whether a Node contradicts that features are those that it has now: those of its worker are of another boot, or the
 // condition FeaturesReady says that they are not complete. Without that condition, for example because it is disabled, it contradicts nothing.
 func outdated(worker *facts.Facts, node *corev1.Node) bool {

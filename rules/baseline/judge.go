@@ -21,7 +21,7 @@ type Node struct {
 	// the node booted. The node then never deviates.
 	Unknown bool
 	// Unpublished says that the features do not include those of the node's worker, so that even whether matchFeatures selects the node
-	// is unknown. This is so without publishers in Input, too.
+	// is unknown. This is so without publishers in Input, too. It does not matter to a baseline that reads objects of the cluster alone.
 	Unpublished bool
 	// Labels are those of the Node, with those that rules write, for levels.
 	Labels map[string]string
@@ -83,7 +83,7 @@ func (b *Baseline) Judge(n Node) *Verdict {
 	if b.selector != nil && !b.selector.Matches(labels.Set(n.Input.Node.Labels)) {
 		return nil
 	}
-	unpublished := n.Unpublished || len(n.Input.Publishers) == 0
+	unpublished := (n.Unpublished || len(n.Input.Publishers) == 0) && !b.fromCluster()
 	unknown := n.Unknown || unpublished
 	if b.match != nil && !unpublished {
 		if sources := b.match.Unread(n.Input); len(sources) > 0 {

@@ -152,7 +152,10 @@ func TestTheStanzaIsAnEntryOfTheForm(t *testing.T) {
 	const gpu = `{instances: {gpu.nvidia: {elements: [{attributes: {model: H100}}]}, kernel.module: {elements: [{attributes: {name: nvidia, version: "%s"}}]}}}`
 	good, bad := node(t, "good", fmt.Sprintf(gpu, "580.1")), node(t, "bad", fmt.Sprintf(gpu, "570.1"))
 	silent := node(t, "silent", `{}`)
-	silent.Unknown = true
+	silent.Unpublished = true
+	// No worker runs on this node: a DRA driver has published its devices.
+	sliced := node(t, "slices", `{instances: {dra.device: {elements: [{attributes: {driver.name: gpu.example.com, productName: X, driverVersion: 1.0.0}}]}}}`)
+	sliced.Unpublished, sliced.Input.Publishers = true, nil
 	b := compile(t, `{spec: {require: [{name: driver, matchFeatures: [{feature: kernel.module, matchExpressions: {version: {op: In, value: ["580.1"]}}}]}]}}`)
 	for _, tc := range []struct {
 		nodes         []baseline.Node
@@ -161,7 +164,12 @@ func TestTheStanzaIsAnEntryOfTheForm(t *testing.T) {
 	}{
 		{[]baseline.Node{good}, true, "Implemented", "1 node with accelerators, and all of them conform."},
 		{[]baseline.Node{good, bad}, true, "Partially Implemented", "2 nodes with accelerators; 1 of them differ from their NodeBaseline."},
-		{[]baseline.Node{good, silent}, true, "Partially Implemented", "2 nodes with accelerators; the features of 1 of them are unknown."},
+		{[]baseline.Node{good, silent}, true, "Partially Implemented", "1 node with accelerators; whether there are accelerators on 1 other node without published features is unknown."},
+		{[]baseline.Node{good, sliced}, true, "Partially Implemented", "2 nodes with accelerators; the features of 1 of them are unknown. Mechanism: DRA: the versions on " +
+			"1 node are in ResourceSlices of gpu.example.com."},
+		{[]baseline.Node{sliced}, true, "Partially Implemented", "1 node with accelerators; the features of 1 of them are unknown."},
+		{[]baseline.Node{silent}, true, "Partially Implemented", "No node of the cluster is known to have an accelerator; whether there are accelerators on " +
+			"1 other node without published features is unknown."},
 		{[]baseline.Node{good, bad}, false, "Not Implemented", "2 nodes with accelerators; no NodeBaseline checks 2 of them."},
 		{[]baseline.Node{node(t, "cpu", `{}`)}, true, "N/A", "No node of the cluster has an accelerator."},
 	} {
@@ -189,7 +197,7 @@ func TestTheStanzaIsAnEntryOfTheForm(t *testing.T) {
 		if at < 0 {
 			t.Fatalf("the form has no entry %q", entries[0].ID)
 		}
-		if got := entries[0]; got.Status != tc.status || !strings.HasSuffix(got.Notes, tc.notes) || !slices.Equal(got.Evidence, []string{"driver-runtime-management.md"}) {
+		if got := entries[0]; got.Status != tc.status || !strings.Contains(got.Notes, tc.notes) || got.Level != "SHOULD" || got.Description == "" || !slices.Equal(got.Evidence, []string{"driver-runtime-management.md"}) {
 			t.Errorf("the stanza is %+v, want %q and %q", got, tc.status, tc.notes)
 		}
 		var out strings.Builder

@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -26,18 +27,25 @@ type Evidence struct {
 	Reports []*Report
 }
 
-// requirementID is the id of the requirement in the form.
-const requirementID = "driver_runtime_management"
+// The requirement, as the form has it. Its description may also be that of the form, which a reviewer compares it with.
+const (
+	requirementID          = "driver_runtime_management"
+	requirementLevel       = "SHOULD" // in the form of Kubernetes 1.37
+	requirementDescription = "A verifiable mechanism that compatible accelerator drivers and the matching container runtime configuration are " +
+		"installed and maintained on nodes with accelerators"
+)
 
 // EvidenceFile is the name of the file in which the stanza expects the evidence, next to PRODUCT.yaml.
 const EvidenceFile = "driver-runtime-management.md"
 
 // Stanza is the entry of the requirement in the list spec.accelerators of PRODUCT.yaml.
 type Stanza struct {
-	ID       string   `json:"id"`
-	Status   string   `json:"status"`
-	Evidence []string `json:"evidence"`
-	Notes    string   `json:"notes"`
+	ID          string   `json:"id"`
+	Description string   `json:"description"`
+	Level       string   `json:"level"`
+	Status      string   `json:"status"`
+	Evidence    []string `json:"evidence"`
+	Notes       string   `json:"notes"`
 }
 
 // The values of status that the form accepts.
@@ -58,7 +66,7 @@ func Verifies(reads []string) bool {
 	return slices.ContainsFunc(reads, func(name string) bool { return slices.Contains(versionFeatures, name) })
 }
 
-// accelerated is a node with accelerators, or one of which that is not known.
+// accelerated is a node with accelerators.
 type accelerated struct {
 	name                             string
 	accelerators, versions, runtimes []string
@@ -72,21 +80,49 @@ const (
 	conforms  = "conforms"
 )
 
-// nodes returns the nodes with accelerators, and those whose features are unknown.
-func (e *Evidence) nodes() (out []accelerated) {
+// nodes returns the nodes with accelerators, and the number of others of which it is unknown whether they have one. ResourceSlices and the
+// Node show accelerators without a worker.
+func (e *Evidence) nodes() (out []accelerated, doubtful int) {
 	for _, n := range e.Nodes {
 		a := accelerated{name: n.Input.Node.Name, accelerators: acceleratorsOf(n.Input.Facts)}
-		known := !n.Unknown && !n.Unpublished && len(n.Input.Publishers) > 0
-		if known && len(a.accelerators) == 0 {
+		if len(a.accelerators) == 0 {
+			if n.Unknown || n.Unpublished || len(n.Input.Publishers) == 0 {
+				doubtful++
+			}
 			continue
 		}
 		a.versions, a.runtimes = versionsOf(n.Input.Facts), runtimesOf(n.Input.Facts)
-		if a.verdict = e.verdict(a.name); !known {
+		if a.verdict = e.verdict(a.name); n.Unknown {
 			a.verdict = unknown
 		}
 		out = append(out, a)
 	}
-	return out
+	return out, doubtful
+}
+
+// mechanism returns where the versions of drivers come from: the requirement prefers DRA where drivers publish versions with it.
+func (e *Evidence) mechanism() string {
+	served, nodes, found := false, 0, map[string]bool{}
+	for _, n := range e.Nodes {
+		f := n.Input.Facts
+		served = served || f.Feature(facts.DeviceFeature) != nil
+		has := false
+		each(f, facts.DeviceFeature, func(get func(string) string) {
+			if get("driverVersion") != "" {
+				has, found[get("driver.name")] = true, true
+			}
+		})
+		if has {
+			nodes++
+		}
+	}
+	switch {
+	case len(found) > 0:
+		return fmt.Sprintf("DRA: the versions on %s are in ResourceSlices of %s", clip.Count(nodes, "node"), strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+	case served:
+		return "not DRA: no device in ResourceSlices has a driverVersion"
+	}
+	return "not DRA: the cluster does not serve ResourceSlices, or they were not read"
 }
 
 // verdict returns what the baselines say about a node.
@@ -114,7 +150,7 @@ func (e *Evidence) verdict(node string) string {
 // Stanza returns the entry of the form.
 func (e *Evidence) Stanza() Stanza {
 	count := map[string]int{}
-	nodes := e.nodes()
+	nodes, doubtful := e.nodes()
 	for _, a := range nodes {
 		verdict := a.verdict
 		if strings.HasPrefix(verdict, "deviates") {
@@ -122,7 +158,7 @@ func (e *Evidence) Stanza() Stanza {
 		}
 		count[verdict]++
 	}
-	out := Stanza{ID: requirementID, Evidence: []string{EvidenceFile}}
+	out := Stanza{ID: requirementID, Description: requirementDescription, Level: requirementLevel, Evidence: []string{EvidenceFile}}
 	all := clip.Count(len(nodes), "node") + " with accelerators"
 	var open []string
 	for _, state := range []struct{ verdict, text string }{
@@ -132,7 +168,13 @@ func (e *Evidence) Stanza() Stanza {
 			open = append(open, fmt.Sprintf(state.text, fmt.Sprint(n)))
 		}
 	}
+	if doubtful > 0 {
+		open = append(open, fmt.Sprintf("whether there are accelerators on %s without published features is unknown", clip.Count(doubtful, "other node")))
+	}
 	switch {
+	case len(nodes) == 0 && doubtful > 0:
+		out.Status, out.Notes = partly, "No node of the cluster is known to have an accelerator; "+strings.Join(open, "; ")+"."
+		return out
 	case len(nodes) == 0:
 		out.Status, out.Notes = notApplicable, "No node of the cluster has an accelerator."
 		return out
@@ -152,7 +194,7 @@ func (e *Evidence) Stanza() Stanza {
 	default:
 		out.Notes += ", and all of them conform"
 	}
-	out.Notes += "."
+	out.Notes += ". Mechanism: " + e.mechanism() + "."
 	return out
 }
 
@@ -175,6 +217,7 @@ func (e *Evidence) Write(w io.Writer) error {
 	_, _ = fmt.Fprintf(&out, "# %s\n\n", requirementID)
 	table(&out, [][]string{
 		{"fact", "value"},
+		{"level", stanza.Level},
 		{"status", stanza.Status},
 		{"verdict", stanza.Notes},
 		{"time", e.Time.UTC().Format(time.RFC3339)},
@@ -186,7 +229,7 @@ func (e *Evidence) Write(w io.Writer) error {
 
 On each node, a worker of Assay reads the versions of drivers from the kernel and publishes them in a NodeFeature: ` + "`kernel.module`, `gpu.nvidia`" + `.
 The kubelet reports the container runtime and its handlers in the status of the Node, container runtimes describe devices in ` + "`cdi.kind`" + `, and DRA
-drivers publish devices with their versions in ResourceSlices. Assay's controller compares them with NodeBaselines whenever a node changes,
+drivers publish devices with their versions in ResourceSlices. Of this cluster: ` + e.mechanism() + `. Assay's controller compares them with NodeBaselines whenever a node changes,
 and reports each node that differs in the status of the NodeBaseline, as an Event and as a metric. Check it with:
 
 ` + "```console" + `
@@ -196,7 +239,8 @@ $ assay baseline report
 ` + "```\n")
 	out.WriteString("\n## Nodes with accelerators\n\n")
 	rows := [][]string{{"node", "accelerators", "drivers", "container runtime", "verdict"}}
-	for _, a := range e.nodes() {
+	nodes, _ := e.nodes()
+	for _, a := range nodes {
 		rows = append(rows, []string{a.name, joined(a.accelerators), joined(a.versions), joined(a.runtimes), a.verdict})
 	}
 	if len(rows) == 1 {
@@ -215,8 +259,8 @@ $ assay baseline report
 
 // YAML returns the stanza as an element of a list, with an indentation.
 func (s *Stanza) YAML(indent string) string {
-	return fmt.Sprintf("%[1]s- id: %[2]s\n%[1]s  status: %[3]s\n%[1]s  evidence: [%[4]s]\n%[1]s  notes: %[5]s\n",
-		indent, s.ID, quote(s.Status), quoteAll(s.Evidence), quote(s.Notes))
+	return fmt.Sprintf("%[1]s- id: %[2]s\n%[1]s  description: %[3]s\n%[1]s  level: %[4]s\n%[1]s  status: %[5]s\n%[1]s  evidence: [%[6]s]\n%[1]s  notes: %[7]s\n",
+		indent, s.ID, quote(s.Description), s.Level, quote(s.Status), quoteAll(s.Evidence), quote(s.Notes))
 }
 
 func joined(list []string) string {
@@ -226,11 +270,11 @@ func joined(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// resources are extended resources of accelerators in kubernetes.allocatable.
+// resources matches extended resources of accelerators in kubernetes.allocatable, and names of DRA drivers such as gpu.example.com.
 var resources = regexp.MustCompile(`(/|^)(gpu|tpu|npu|vpu|neuron|neuroncore|gaudi|i915|xe)([-./]|$)`)
 
-// acceleratorsOf returns the accelerators of a node: by the driver's name of the model, by PCI class, by the kernel's subsystem, or by the
-// resources of a device plug-in.
+// acceleratorsOf returns the accelerators of a node: by the driver's name of the model, by PCI class, by the devices of a DRA driver, by the
+// kernel's subsystem, or by the resources of a device plug-in.
 func acceleratorsOf(f *facts.Facts) []string {
 	count := map[string]int{}
 	each(f, "gpu.nvidia", func(get func(string) string) {
@@ -244,6 +288,13 @@ func acceleratorsOf(f *facts.Facts) []string {
 			count["PCI "+get("vendor")+":"+get("device")]++
 		}
 	})
+	if len(count) == 0 {
+		each(f, facts.DeviceFeature, func(get func(string) string) {
+			if driver := get("driver.name"); resources.MatchString(driver) && get("type") != "channel" {
+				count[cmp.Or(get("productName"), get("model"), driver)]++
+			}
+		})
+	}
 	if len(count) == 0 {
 		each(f, "gpu.accel", func(get func(string) string) { count["accel "+get("driver")]++ })
 	}
