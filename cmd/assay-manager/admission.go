@@ -46,7 +46,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	log := ctrl.Log.WithName("webhook")
 	log.Info("Starting webhook", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.File,
 		"address", options.Addr, "strict", options.Known.Strict)
-	monitor(ctx, config, 0, log)
+	alive := monitor(ctx, config, 0, log)
 	if err := awaitServer(ctx, config, onPort(f.port), log); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 	if a.keeper, err = f.newKeeper(f.namespace, f.schedulingFlags, client, log, a.answers); err != nil {
 		return err
 	}
-	if a.knows, err = f.lookUp(ctx, mgr, &options); err != nil {
+	if a.knows, err = f.lookUp(ctx, mgr, alive.Relist, &options); err != nil {
 		return err
 	}
 	newAdmissionMetrics(a.keeper).attach(&options)

@@ -101,6 +101,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	log := ctrl.Log.WithName("extender")
 	log.Info("Starting extender", "version", build.Version(), "commit", build.Commit(), "namespace", f.namespace, "config", f.File)
 	alive := monitor(ctx, rest, f.watchPatience, log)
+	same.Relist = alive.Relist
 	if err := awaitServer(ctx, rest, f.listen, log); err != nil || ctx.Err() != nil {
 		return err
 	}

@@ -28,8 +28,8 @@ import (
 )
 
 // lookUp connects the lookups of the webhook to caches of the manager, and returns a function that checks whether these caches are
-// synced. The webhook evaluates rules as the controller does.
-func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.Options) (ready func() error, err error) {
+// synced. The webhook evaluates rules as the controller does. Relist: see compile.Options.
+func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, relist func(resource string), o *webhook.Options) (ready func() error, err error) {
 	c := mgr.GetCache()
 	o.Known.Templates, o.Known.AllTemplates = templates(c), true
 	o.Publishing.LabelPrefixes = labelPrefixes(c)
@@ -52,6 +52,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, o *webhook.
 		return nil, err
 	}
 	same := controllerConfig(settings, f.namespace)
+	same.Relist = relist
 	if !f.scheduling {
 		same.Requests = compile.RequestLimits{} // the webhook may not read requests
 	}

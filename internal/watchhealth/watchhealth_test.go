@@ -248,3 +248,29 @@ func TestOtherRequestsAreNotLookedAt(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRelistEndsAWatchSoThatItsClientLists: after a definition has changed, the objects in a cache may lack fields although no event reports
+// that. The next request is answered with 410 once, and watches of other resources go on.
+func TestRelistEndsAWatchSoThatItsClientLists(t *testing.T) {
+	w := newWorld(t)
+	events := make(chan string, 1)
+	body := w.open(t.Context(), events)
+	w.monitor.Relist("pods")
+	events <- "first"
+	read(t, body, "first")
+	w.monitor.Relist("nodes")
+	if _, err := io.ReadAll(body); err != nil && !utilnet.IsProbableEOF(err) {
+		t.Errorf("the watch ends with %v, as no API server ends one", err)
+	}
+	w.answers(func(http.ResponseWriter, *http.Request) {})
+	for i, want := range []int{http.StatusGone, http.StatusOK} {
+		resp, err := w.ask(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("request %d after it is answered with %s", i+1, resp.Status)
+		}
+	}
+}
