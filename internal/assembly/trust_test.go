@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -53,6 +54,7 @@ func TestWhatIsEvaluatedUnderEachDefinition(t *testing.T) {
 		"ForeignAndNothingLost":       {state: foreign, object: object(t, 1, pruned, ofPlain), matches: true},
 		"ForeignAndNotReadAgain":      {state: foreign, known: history{memory: true}, object: object(t, 1, whole, ""), matches: true, first: true},
 		"ForeignAndPruned":            {state: foreign, known: history{memory: true}, object: object(t, 1, pruned, ""), reason: reasonDefinition, matches: true, first: true},
+		"ForeignAndAnnotated":         {state: foreign, known: history{memory: true}, object: annotated(object(t, 1, pruned, "")), reason: reasonDefinition, matches: true, first: true},
 		"ForeignAndEdited":            {state: foreign, known: history{memory: true}, object: object(t, 2, edited, ""), reason: reasonDefinition},
 		"ForeignAfterRestart":         {state: foreign, known: history{stored: true}, object: object(t, 1, whole, ""), matches: true, first: true},
 		"ForeignPrunedAfterRestart":   {state: foreign, known: history{stored: true}, object: object(t, 1, pruned, ""), reason: reasonDefinition},
@@ -96,6 +98,29 @@ func TestWhatIsEvaluatedUnderEachDefinition(t *testing.T) {
 				t.Errorf("suspended: %v, want %v", got.Suspended(), suspended)
 			}
 		})
+	}
+}
+
+// annotated returns an object after another client has annotated it, which changes no generation.
+func annotated(o *nfdv1alpha1.NodeFeatureRule) *nfdv1alpha1.NodeFeatureRule {
+	o.ResourceVersion, o.Annotations = "2", map[string]string{"argocd.argoproj.io/tracking-id": "x"}
+	return o
+}
+
+// TestObjectsOfOtherKindsAreWhatWasKnown while their definition is not to be trusted: requests and baselines have no fingerprint, so what was
+// known before stays also when they are edited, and new ones wait.
+func TestObjectsOfOtherKindsAreWhatWasKnown(t *testing.T) {
+	known := &Object{UID: "1", Generation: 1, Rules: Rules{Set: &rules.RuleSet{Name: "known"}}}
+	for _, state := range []definition.State{definition.Foreign, definition.Absent, definition.Unknown} {
+		edited := object(t, 2, `{rules: [{name: x}]}`, "")
+		if got := Distrust(edited, known, state); got != known || got.Suspended() {
+			t.Errorf("%s: what was known of an object is replaced by %v", state, got)
+		}
+		for name, last := range map[string]*Object{"new": nil, "created again": {UID: "0", Rules: known.Rules}} {
+			if got := Distrust(edited, last, state); got.Set != nil || !got.Suspended() || !strings.Contains(got.Lost.Message, string(state)) {
+				t.Errorf("%s: an object that is %s is %v", state, name, got)
+			}
+		}
 	}
 }
 
