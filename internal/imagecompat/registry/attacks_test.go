@@ -482,6 +482,25 @@ func TestContentOfAnotherDigest(t *testing.T) {
 	}
 }
 
+// TestTagWithTheDigestOfAnotherImage: a registry says in a header of a tag that it is another image, which exists.
+func TestTagWithTheDigestOfAnotherImage(t *testing.T) {
+	r := &registrytest.Registry{}
+	c, image := mustOpen(t, r, Options{})
+	other := r.PutImage("team/app", "", "other")
+	r.Intercept = on("/manifests/v1", func(w http.ResponseWriter, req *http.Request) {
+		data := r.Manifest("team/app", string(image.Descriptor.Digest))
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+		w.Header().Set("Docker-Content-Digest", other)
+		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		if req.Method == http.MethodGet {
+			_, _ = w.Write(data)
+		}
+	})
+	if got, err := c.Resolve(t.Context()); err == nil || !strings.Contains(err.Error(), "does not match its digest") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // TestArtifactOfAnotherImage: every client that may push a tag can write a list of referrers. An artifact counts only if it names the image.
 func TestArtifactOfAnotherImage(t *testing.T) {
 	r := &registrytest.Registry{NoReferrers: true}

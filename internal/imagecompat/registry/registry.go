@@ -128,9 +128,10 @@ type Image struct {
 	Platforms []Descriptor
 }
 
-// Resolve returns the image that the client was created for. Without tag and digest it is latest.
+// Resolve returns the image that the client was created for. Without tag and digest it is latest. It reads the manifest: the registry can
+// say anything about the digest of a tag in a header.
 func (c *Client) Resolve(ctx context.Context) (*Image, error) {
-	desc, err := c.repo.Resolve(ctx, c.ref.ReferenceOrDefault())
+	desc, data, err := c.manifest(ctx, c.ref.ReferenceOrDefault())
 	if err != nil {
 		return nil, c.explain(ctx, "image "+c.ref.String(), err)
 	}
@@ -141,10 +142,6 @@ func (c *Client) Resolve(ctx context.Context) (*Image, error) {
 		return out, nil
 	}
 	out.Index = true
-	data, err := c.fetch(ctx, c.repo.Manifests(), desc, maxBody)
-	if err != nil {
-		return nil, c.explain(ctx, "index "+string(desc.Digest), err)
-	}
 	var index ocispec.Index
 	if err := json.Unmarshal(data, &index); err != nil {
 		return nil, fmt.Errorf("index %s at %s is not valid JSON", desc.Digest, c.guard.registry)
@@ -155,6 +152,20 @@ func (c *Client) Resolve(ctx context.Context) (*Image, error) {
 		}
 	}
 	return out, nil
+}
+
+// manifest reads the manifest of a tag or digest, and verifies the size and the digest that the registry gives.
+func (c *Client) manifest(ctx context.Context, reference string) (Descriptor, []byte, error) {
+	desc, body, err := c.repo.Manifests().FetchReference(ctx, reference)
+	if err != nil {
+		return desc, nil, err
+	}
+	defer func() { _ = body.Close() }()
+	if desc.Size > maxBody {
+		return desc, nil, &InvalidError{fmt.Sprintf("its manifest has %d bytes: at most %d are allowed", desc.Size, int64(maxBody))}
+	}
+	data, err := content.ReadAll(body, desc)
+	return desc, data, err
 }
 
 // fetch reads content of at most max bytes and verifies its size and digest.
