@@ -35,10 +35,12 @@ func newCapture() *cobra.Command {
 		Long: `Write the features of a node to a file, without serial numbers and addresses, for a test of rules or a bug report.
 
 It replaces values of elements that are named like serial numbers, UUIDs, addresses, asset tags, host names, passwords and
-tokens, and in all values and names MAC and IP addresses, UUIDs and the name of the node.
+tokens, and in all values and names MAC and IP addresses, UUIDs, world wide names, passwords in URLs and arguments, and the name
+of the node.
 
 With -o archive it writes the files of this machine that discovery reads instead, for a test of discovery: assay scan --archive
-FILE shows what the machine with these files is. It replaces the node name, MAC addresses, serial numbers and asset tags.`,
+FILE shows what the machine with these files is. It replaces the node name, MAC addresses, world wide names, serial numbers, asset
+tags, and passwords in URLs and arguments.`,
 		Example: `  assay capture gpu-1 > tests/a100/facts.yaml
   assay capture --local --name laptop
   assay capture --local -o archive > host.txtar`,
@@ -170,7 +172,10 @@ func (c *cleaner) value(key, value string) string {
 
 // Parts of values and names that identify a machine.
 var (
-	macPart  = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}\b`)
+	macPart = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5,19}\b`)
+	// linkPart are names of network interfaces that udev has made of a MAC address, and guidPart those of InfiniBand ports.
+	linkPart = regexp.MustCompile(`(?i)\b((?:en|wl|ww|ib|sl)x)[0-9a-f]{12}\b`)
+	guidPart = regexp.MustCompile(`(?i)\b[0-9a-f]{4}(?::[0-9a-f]{4}){3}\b`)
 	uuidPart = regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	ipv4Part = regexp.MustCompile(`(^|[^0-9A-Za-z.-])[0-9]{1,3}(?:[.][0-9]{1,3}){3}($|[^0-9A-Za-z.-])`) // not a version with a suffix
 	// word is what may be an IPv6 address, with or without a port.
@@ -182,7 +187,8 @@ const minNamePart = 4
 
 // text replaces the parts of a value or a name that identify a machine.
 func (c *cleaner) text(s string) string {
-	out := uuidPart.ReplaceAllString(macPart.ReplaceAllString(s, replacement), replacement)
+	out := host.ReplaceIdentifiers(s, func(string) string { return replacement })
+	out = linkPart.ReplaceAllString(uuidPart.ReplaceAllString(macPart.ReplaceAllString(out, replacement), replacement), "${1}"+replacement)
 	out = word.ReplaceAllStringFunc(out, func(w string) string {
 		_, address := netip.ParseAddr(strings.Trim(w, "[]"))
 		_, port := netip.ParseAddrPort(w)
@@ -191,6 +197,8 @@ func (c *cleaner) text(s string) string {
 		}
 		return w
 	})
+	// IPv6 addresses, which have parts of the same form, are gone.
+	out = guidPart.ReplaceAllString(out, replacement)
 	for range 2 { // two addresses can share the character between them
 		out = ipv4Part.ReplaceAllString(out, "${1}"+replacement+"${2}")
 	}

@@ -131,19 +131,48 @@ func (a *alias) content(name string, data []byte) []byte {
 	return data
 }
 
-// macAddress matches a MAC address in a file, and in names of interfaces chosen by udev.
-var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b|\benx[0-9a-f]{12}\b`)
+// macAddress matches a MAC address in a file, and in names of interfaces chosen by udev, such as enx….
+var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b|\b(?:en|wl|ww|ib|sl)x[0-9a-f]{12}\b`)
 
-// replace replaces MAC addresses, except for those that consist of zeros or ones.
+// identifiers match other parts of names and texts that identify a machine or give access to it: what to keep before one, and the part.
+var identifiers = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)\b((?:wwn-(?:0x)?|eui[.-]|naa[.-]))([0-9a-f]{16,32})\b`),                           // of disks
+	regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*://)([^\s/@"']+)@`),                                            // of a user, in a URL
+	regexp.MustCompile(`(?i)\b((?:[a-z0-9]+[_.-])*(?:password|passwd|passphrase|token|secret)=)([^\s&,;"']+)`), // of the kernel's command line
+	regexp.MustCompile(`(?i)\b((?:systemd[.])?machine[_-]id=)([0-9a-f]{32})\b`),                                // of a copied image, too
+}
+
+// ReplaceIdentifiers replaces the parts of a text that identify a machine or give access to it, except for addresses and UUIDs: world wide
+// names of disks, users and passwords in URLs, passwords and tokens in arguments, and the ID of the machine.
+func ReplaceIdentifiers(text string, with func(part string) string) string {
+	for _, re := range identifiers {
+		text = re.ReplaceAllStringFunc(text, func(found string) string {
+			m := re.FindStringSubmatch(found)
+			return m[1] + with(m[2]) + found[len(m[1])+len(m[2]):]
+		})
+	}
+	return text
+}
+
+// replace replaces what identifies the machine. MAC addresses that consist of zeros or ones stay.
 func (a *alias) replace(text []byte) []byte {
+	text = []byte(ReplaceIdentifiers(string(text), func(part string) string {
+		if strings.HasPrefix(part, "removed-") {
+			return part
+		}
+		return a.of(part, "removed-%d")
+	}))
 	return macAddress.ReplaceAllFunc(text, func(m []byte) []byte {
-		digits := strings.ToLower(strings.NewReplacer(":", "", "enx", "").Replace(string(m)))
+		prefix, digits := "", strings.ToLower(strings.ReplaceAll(string(m), ":", ""))
+		if len(digits) > 12 {
+			prefix, digits = string(m[:3]), digits[3:]
+		}
 		if strings.Trim(digits, "0") == "" || strings.Trim(digits, "f") == "" {
 			return m
 		}
 		made := a.of(digits, "02000000%04x") // locally administered
-		if bytes.HasPrefix(m, []byte("enx")) {
-			return []byte("enx" + made)
+		if prefix != "" {
+			return []byte(prefix + made)
 		}
 		var parts []string
 		for i := 0; i < len(made); i += 2 {

@@ -12,8 +12,8 @@ import (
 )
 
 // Record returns an archive of everything that discover reads from a host, in the format of FromArchive: a discovery of the archive
-// has the same results. Node name, MAC addresses, serial numbers and asset tags are replaced by made-up ones, each by the same
-// value everywhere, so that the archive can be shared.
+// has the same results. Node name, MAC addresses, serial numbers, asset tags and what ReplaceIdentifiers names are replaced by made-up ones,
+// each by the same value everywhere, so that the archive can be shared.
 func Record(ctx context.Context, h Host, discover func(context.Context, Host)) ([]byte, error) {
 	if h.FS == nil || h.System == nil {
 		return nil, errors.New("record: the host has no files")
