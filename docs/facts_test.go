@@ -125,7 +125,7 @@ var foreignFlags = map[string]string{
 		"namespace overwrite patch patch-file replicas selector server-side show-labels subresource timeout token type validate watch wait serviceaccount clusterrole " +
 		"kustomize request-timeout cascade context sort-by duration types",
 	"curl":                    "insecure header",
-	"helm":                    "create-namespace set set-string set-json set-file values version take-ownership wait reuse-values reset-then-reuse-values dry-run no-hooks devel verify keyring",
+	"helm":                    "create-namespace set set-string set-json set-file values version take-ownership wait reuse-values reset-then-reuse-values dry-run no-hooks devel verify keyring show-only",
 	"kubelet and API server":  "register-with-taints node-labels admission-control-config-file config feature-gates enable-admission-plugins emulated-version root-dir",
 	"sha256sum":               "check ignore-missing",
 	"Cluster Autoscaler":      "cloud-provider node-info-cache-expire-time",
