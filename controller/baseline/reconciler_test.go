@@ -63,7 +63,9 @@ func TestControllerAndCommandLineJudgeTheSame(t *testing.T) {
 		"Deviates":       {pool(1), "8", false, "0 conforms, 1 deviate, 0 unknown"},
 		"NoDevices":      {[]resourcev1.ResourceSlice{}, "8", false, "0 conforms, 1 deviate, 0 unknown"},
 		"IncompletePool": {pool(2), "8", false, "0 conforms, 0 deviate, 1 unknown"},
-		"NoWorker":       {pool(1), "1", true, "0 conforms, 0 deviate, 1 unknown"},
+		// The baseline reads devices alone, which no worker publishes.
+		"NoWorker":         {pool(1), "1", true, "1 conforms, 0 deviate, 0 unknown"},
+		"NoWorkerDeviates": {pool(1), "8", true, "0 conforms, 1 deviate, 0 unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}

@@ -28,7 +28,8 @@ type Evidence struct {
 func NodeOf(in rules.Input, e Evidence, devices bool) Node {
 	out := Node{
 		Input: in, Unpublished: !e.Published, Labels: in.Node.Labels,
-		Unknown: e.Doubtful || e.Object != nil && outdated(in.Worker, e.Object) ||
+		// Without features of a worker, the doubt about them changes nothing: the node is unknown unless no such features matter.
+		Unknown: e.Doubtful && e.Published || e.Object != nil && outdated(in.Worker, e.Object) ||
 			devices && (e.DevicesDoubtful || !e.Devices.DevicesComplete()),
 	}
 	if e.Object != nil {
