@@ -117,7 +117,9 @@ func established(ctx context.Context, c client.Client, own *unstructured.Unstruc
 		if err := c.Get(ctx, client.ObjectKeyFromObject(own), served); err != nil {
 			return false, err
 		}
-		conditions, _, err := unstructured.NestedSlice(served.Object, "status", "conditions")
+		// The conditions of a new definition are null, which NestedSlice reports as an error.
+		status, _, err := unstructured.NestedFieldNoCopy(served.Object, "status", "conditions")
+		conditions, _ := status.([]any)
 		for _, entry := range conditions {
 			if condition, _ := entry.(map[string]any); condition["type"] == "Established" && condition["status"] == "True" {
 				return true, nil
