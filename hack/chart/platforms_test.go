@@ -51,3 +51,39 @@ func TestAgentsLeaveOutNodesThatRunNone(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenShiftAdmitsThePods renders the chart for OpenShift: the pods that mount directories of the node get constraints with exactly what they
+// need, and OpenShift chooses the users of all others, hooks included, for which it has no constraints with user 65532 by default.
+func TestOpenShiftAdmitsThePods(t *testing.T) {
+	all := objects(t, mustRender(t, set(t, "{openshift: {enabled: true}, "+allParts+"}")))
+	checkFields(t, all, map[string]any{
+		"SecurityContextConstraints/assay-worker-openshift runAsUser":                map[string]any{"type": "MustRunAs", "uid": 65532.0},
+		"SecurityContextConstraints/assay-worker-openshift allowHostDirVolumePlugin": true,
+		"SecurityContextConstraints/assay-worker-openshift allowPrivilegedContainer": false,
+		"SecurityContextConstraints/assay-topology-openshift runAsUser":              map[string]any{"type": "MustRunAs", "uid": 0.0},
+		"ClusterRole/assay-worker-openshift rules.0.resourceNames":                   []any{"assay-worker-openshift"},
+		"RoleBinding/assay-worker-openshift subjects.0.name":                         "assay-worker",
+		"RoleBinding/assay-topology-openshift subjects.0.name":                       "assay-topology",
+	})
+	pods := 0
+	for _, object := range all {
+		metadata, spec := pod(t, object)
+		if spec == nil {
+			continue
+		}
+		pods++
+		component := metadata.Labels["app.kubernetes.io/component"]
+		mounts := component == "worker" || component == "topology"
+		if user := spec.SecurityContext.RunAsUser; mounts != (user != nil) {
+			t.Errorf("%s: the user is set: %t, want %t", identity(object), user != nil, mounts)
+		}
+	}
+	if pods < 7 {
+		t.Errorf("there are %d pods", pods)
+	}
+	for _, object := range objects(t, mustRender(t, nil)) {
+		if object["kind"] == "SecurityContextConstraints" {
+			t.Errorf("%s: on a cluster without this API", identity(object))
+		}
+	}
+}

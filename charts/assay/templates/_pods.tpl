@@ -28,7 +28,9 @@ hostUsers: {{ .values.hostUsers }}
 {{- with .values.terminationGracePeriodSeconds }}
 terminationGracePeriodSeconds: {{ int . }}
 {{- end }}
-{{- with .values.podSecurityContext }}
+{{- /* OpenShift chooses the user of a pod that mounts nothing of the node. */}}
+{{- $fixed := or (has .component (list "worker" "topology")) (not (include "assay.openshift" .root)) }}
+{{- with ternary .values.podSecurityContext (omit (.values.podSecurityContext | default dict) "runAsUser" "runAsGroup" "fsGroup") $fixed }}
 securityContext:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -53,6 +55,12 @@ topologySpreadConstraints:
 initContainers:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* "true" if the cluster is OpenShift. */}}
+{{- define "assay.openshift" -}}
+{{- if kindIs "bool" .Values.openshift.enabled -}}{{- if .Values.openshift.enabled -}}true{{- end -}}
+{{- else if .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}true{{- end -}}
 {{- end -}}
 
 {{/*
