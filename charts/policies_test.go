@@ -44,6 +44,7 @@ func TestSettingsOfTheInstallationReplaceTheDefaults(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		"node-bound-publishing.yaml": bound,
 		"node-bound-sets.yaml":       bound,
+		"holds.yaml":                 {"manager": bound["manager"]},
 		"node-writes.yaml":           {"startupTaint": "'a.b/c'", "ownTaints": "['d.e/f', 'g.h/i']", "namespaces": "['vendor.io', '.example.com']"},
 	} {
 		document, _, _ := strings.Cut(string(all[name]), "\n---\n")

@@ -224,7 +224,6 @@ func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*diffe
 			out = append(out, &difference{given{k.kind, k.key, ""}, node.Name, fmt.Sprintf("%q", has), "none"})
 		}
 	}
-	out = slices.DeleteFunc(out, func(d *difference) bool { return undecided(in, outcome, d.kind, d.key) != "" })
 	slices.SortFunc(out, func(a, b *difference) int { return strings.Compare(string(a.kind)+" "+a.key, string(b.kind)+" "+b.key) })
 	return out
 }
@@ -256,7 +255,7 @@ func (w *world) unexplained(ctx context.Context, program *rules.Program, list []
 			node = d.node
 			report = w.report(ctx, w.nodes[node])
 		}
-		if w.hold(report, program, node, d.kind, d.key, d.wanted == "none") == nil {
+		if w.hold(report, program, node, d.kind, d.key) == nil {
 			out = append(out, d)
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-project/assay/controller/hold"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -18,6 +20,21 @@ func labelManagers(client string, labels ...string) []object {
 		fields["f:"+l] = object{}
 	}
 	return []object{{"manager": client, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": object{"f:metadata": object{"f:labels": fields}}}}
+}
+
+// heldEvent returns the Event in which the controller publishes a hold of a Node.
+func heldEvent(node, reason string, until time.Time, why string, keys ...string) object {
+	n := &corev1.Node{}
+	n.Name, n.UID = node, "now"
+	data, err := json.Marshal(hold.Event("", n, []hold.Hold{{Reason: reason, Until: until, Why: why, Keys: keys}}, time.Now()))
+	out := object{}
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		panic(err) // an Event can always be encoded
+	}
+	return out
 }
 
 // TestExplainSaysWhyANodeDiffers: a key has another value, is missing or stays because of what the controller reports.
@@ -50,10 +67,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	}
 	until := time.Now().Add(40 * time.Minute).UTC().Truncate(time.Second)
 	event := func(reason string, until time.Time, why string, keys ...string) object {
-		return object{
-			"metadata": object{"name": "e"}, "reason": reason, "message": hold.Message(reason, until, why, keys),
-			"involvedObject": object{"kind": "Node", "name": "a", "uid": "now"}, "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
-		}
+		return heldEvent("a", reason, until, why, keys...)
 	}
 	at := until.Format(time.RFC3339)
 	for name, tc := range map[string]struct {
@@ -83,16 +97,37 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 		},
 		"TheBudgetHoldsAKey": {
 			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Removal, until, "removalBudget: too many", "label example.com/kept (given by gpu)"))
+				o["/api/v1/events"] = list(event(hold.Removal, until, "removalBudget: too many", "label example.com/kept"))
 			},
 			[]string{"no rule or NodeFeature gives it now", "removal held until " + at + " (in 40m0s): removalBudget: too many\n", "set by NodeFeatureRule gpu\nSKIP   gpu/gave\n", "cpu.cpuid/GPU"},
 			"Kept", hold.Removal,
 		},
-		"TheBudgetHoldsMoreKeysThanAnEventNames": {
-			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Removal, until, "removalBudget: too many", "label a", "label b", "label c", "label d", "label e", "label f"))
+		"AnEventHoldsMoreKeysThanItsMessageNames": {
+			"example.com/value", func(o map[string]any) {
+				o["/api/v1/events"] = list(event(hold.Flapping, until, "it changed", "label a", "label b", "label c", "label d", "label e", "label f", "label example.com/value"))
 			},
-			[]string{"removal held until " + at}, "Kept", hold.Removal,
+			[]string{"flapping until " + at}, "Different", hold.Flapping,
+		},
+		"ASourceIsUnread": {
+			"example.com/kept", func(o map[string]any) {
+				o["/api/v1/events"] = list(event(hold.Unread, time.Time{}, "the worker has not read pci", "label example.com/kept"))
+			},
+			[]string{"no rule or NodeFeature gives it now\n  unknown: the worker has not read pci\n"}, "Kept", hold.Unread,
+		},
+		"AnotherClientWritesTheEvent": {
+			"example.com/value", func(o map[string]any) {
+				e := event(hold.Flapping, until, "it changed", "label example.com/value")
+				e["reportingComponent"] = "mallory"
+				o["/api/v1/events"] = list(e)
+			},
+			[]string{"it reports no reason"}, "Different", "",
+		},
+		"EveryClientCanWriteTheEvent": {
+			"example.com/value", func(o map[string]any) {
+				o["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+hold.PolicyName] = nil
+				o["/api/v1/events"] = list(event(hold.Flapping, until, "it changed", "label example.com/value"))
+			},
+			[]string{"it changed (not verified: without the policy assay-holds every client that may create Events can have written this)"}, "Different", hold.Flapping,
 		},
 		"TheWorkersObjectIsGone": {
 			"example.com/kept", func(o map[string]any) {
@@ -176,7 +211,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Keys) != 1 {
 				t.Fatalf("%v:\n%s", err, out)
 			}
-			if k := got.Keys[0]; k.State != tc.state || k.Hold.Reason != tc.reason || tc.reason != "" && !k.Hold.Until.Equal(until) {
+			if k := got.Keys[0]; k.State != tc.state || k.Hold.Reason != tc.reason || tc.reason != "" && tc.reason != hold.Unread && !k.Hold.Until.Equal(until) {
 				t.Errorf("%+v", k)
 			}
 		})
@@ -184,6 +219,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	t.Run("AKeyWasRemoved", func(t *testing.T) {
 		objects := base()
 		e := event(hold.Lost, until, "")
+		e["metadata"].(object)["annotations"] = hold.AboutKeys([]string{"label example.com/lost"})
 		e["message"] = "Removed because the features of the node changed: label example.com/lost=true (rule gpu/gave: cpu.cpuid of NodeFeature assay-system/a)"
 		objects["/api/v1/events"] = list(e)
 		out, code := runCommand(t, fakeAPI(t, objects), "explain", "a", "example.com/lost")

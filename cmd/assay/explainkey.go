@@ -14,8 +14,8 @@ import (
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/workerlabel"
 	"github.com/assay-project/assay/cmd/assay/written"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/internal/fleet/offline"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
@@ -177,12 +177,8 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if by := strings.Join(k.Managers, ", "); by != "" {
 		k.Why += ", set by " + by
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key, false)
+	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key)
 	if k.Hold != nil || e.outcome.Failed != nil {
-		return
-	}
-	if why := undecided(e.input, e.outcome, k.Kind, k.Key); why != "" {
-		k.Why += "; whether another rule gives it another value is unknown, because " + why + ": the controller leaves it as it is"
 		return
 	}
 	if _, ours := e.owner(k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
@@ -193,9 +189,6 @@ func (e *explanation) explainDifference(k *explainedKey) {
 		k.Why += "; " + text
 	}
 }
-
-// orphan reports whether the NodeFeature of the node's worker is missing, so that the controller keeps what followed from it for a while.
-func (e *explanation) orphan() bool { return e.world.orphan(e.outcome.Node) }
 
 // unwanted explains a key of the Node that nothing gives now.
 func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
@@ -235,18 +228,9 @@ func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 		k.Why = fmt.Sprintf("written by Assay; nothing is written on the Node while %s fails", failed.Ref)
 		return k
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key, true)
-	why := undecided(e.input, e.outcome, f.kind, f.key)
-	switch {
-	case k.Hold != nil:
-	case why != "":
-		k.Why = "written by Assay; whether something gives it now is unknown, because " + why + ": the controller leaves it as it is"
-	case e.orphan() && (!e.report.Known || e.report.Leader.Alive):
-		k.Why += "; the node's worker has no NodeFeature: the controller keeps what followed from it for removalGracePeriod"
-	case e.report.Nothing() != "":
-		k.Why += "; " + e.report.Nothing()
-	default:
-		k.Why += "; removalBudget or flapping features may hold its removal"
+	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key)
+	if text := e.report.Nothing(); k.Hold == nil && text != "" {
+		k.Why += "; " + text
 	}
 	return k
 }

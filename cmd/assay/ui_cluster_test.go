@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/ui"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -63,10 +63,7 @@ func TestUISaysWhyTheNodeLacksAnOutput(t *testing.T) {
 				nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "gpu"}, "spec": object{"rules": []object{
 					{"name": "gives", "labels": object{"example.com/value": "ours"}},
 				}}}),
-				"/api/v1/events": list(object{
-					"metadata": object{"name": "e"}, "reason": tc.reason, "message": hold.Message(tc.reason, until, tc.why, []string{"label example.com/value"}),
-					"involvedObject": object{"kind": "Node", "name": "a", "uid": "now"}, "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
-				}),
+				"/api/v1/events": list(heldEvent("a", tc.reason, until, tc.why, "label example.com/value")),
 			}, "node?name=a&table=outputs&format=csv")
 			if line := strings.Split(page, "\n")[1]; !strings.HasPrefix(line, tc.state+",") || !strings.Contains(line, tc.says) {
 				t.Errorf("the output is %s", line)
@@ -87,8 +84,8 @@ func TestUISaysWhoSetAKeyThatNoRuleGives(t *testing.T) {
 		rule          object
 		kept, nothing string
 	}{
-		"Held":        {hold.Removal, hold.Message(hold.Removal, until, "removalBudget: too many", []string{"label example.com/kept (given by gpu)"}), nil, "held,removal held until " + until.Format(time.RFC3339), ""},
-		"Suppressed":  {hold.Flapping, hold.Message(hold.Flapping, until, "it changed", []string{"label example.com/kept"}), nil, "suppressed,flapping until " + until.Format(time.RFC3339), ""},
+		"Held":        {hold.Removal, "removalBudget: too many", nil, "held,removal held until " + until.Format(time.RFC3339), ""},
+		"Suppressed":  {hold.Flapping, "it changed", nil, "suppressed,flapping until " + until.Format(time.RFC3339), ""},
 		"Unexplained": {"Other", "", nil, `kept,"written by Assay; no rule or NodeFeature gives it now; no replica of the controller holds Lease`, ""},
 		"ARuleFails":  {"Other", "", object{"name": "fails", "actions": []object{{"op": "fail", "args": object{"msg": "broken"}}}}, "kept,written by Assay; nothing is written on the Node while gpu/fails fails", ""},
 		"Given":       {"Other", "", object{"name": "gives", "labels": object{"example.com/kept": "true"}}, "", "example.com/kept"},
@@ -117,10 +114,7 @@ func TestUISaysWhoSetAKeyThatNoRuleGives(t *testing.T) {
 					"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
 						"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
 					},
-					"/api/v1/events": list(object{
-						"metadata": object{"name": "e"}, "reason": tc.event, "message": tc.message,
-						"involvedObject": object{"kind": "Node", "name": "a", "uid": "now"}, "lastTimestamp": time.Now().UTC().Format(time.RFC3339),
-					}),
+					"/api/v1/events": list(heldEvent("a", tc.event, until, tc.message, "label example.com/kept")),
 				}, "node?name=a&format=csv&table="+id)
 			}
 			kept := table("kept")

@@ -14,11 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeAPI serves objects by path. Lists at other paths are empty.
+// fakeAPI serves objects by path; nil: there is none. Lists at other paths are empty.
 func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, ok := objects[r.URL.Path]
+		if ok && o == nil {
+			http.NotFound(w, r)
+			return
+		}
 		if !ok {
 			if strings.Contains(r.URL.Path, "/pods/") || strings.Contains(r.URL.Path, "/resourceclaims/") || strings.HasSuffix(r.URL.Path, "/assay-feature-request") {
 				http.NotFound(w, r)

@@ -15,7 +15,6 @@ import (
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -33,26 +32,9 @@ func (w *world) orphan(node string) bool {
 	return !slices.ContainsFunc(w.fleet.Published(node), func(p offline.Published) bool { return w.policy().Own(p) })
 }
 
-// undecided returns why it is unknown which value a key of a node should have: its worker has not read a source. The controller leaves such a
-// key as it is. It is empty if the value is known.
-func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) string {
-	_, wanted := o.Giver(kind, key)
-	known := !o.Undecided(kind, key, func(*rules.RuleSet) bool { return !wanted }) // nothing gives it now: any rule may have
-	if _, label := keys.Split(key); known && (wanted || kind != keys.Label || !in.Worker.MayHaveLabel(label)) {
-		return ""
-	}
-	return facts.WhyUnread(in.Worker.Unread())
-}
-
-// hold returns why the controller leaves a key of a node as it is, nil if it reports nothing. Removed is set if it would remove the key.
-func (w *world) hold(r *held.Report, program *rules.Program, node string, kind keys.Kind, key string, removed bool) *held.Hold {
-	if h := r.Of(kind, key, removed, w.orphan(node)); h != nil {
-		return h
-	}
-	if program.ReadsDevices(kind, key, func(*rules.RuleSet) bool { return true }) {
-		return r.Devices()
-	}
-	return nil
+// hold returns why the controller leaves a key of a node as it is, nil if it publishes nothing.
+func (w *world) hold(r *held.Report, program *rules.Program, node string, kind keys.Kind, key string) *held.Hold {
+	return r.Of(kind, key, w.orphan(node), program.ReadsDevices(kind, key, func(*rules.RuleSet) bool { return true }))
 }
 
 // keepsForeign reports whether the controller does not change keys of other clients.

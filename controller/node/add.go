@@ -141,6 +141,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		stats:    opt.Stats,
 		metrics:  sharedMetrics(),
 		watchdog: opt.Watchdog,
+		holds:    newHolds(mgr.GetClient(), mgr.GetAPIReader(), opt.Clock, opt.Policy.Record.Instance, opt.Namespace),
 	}
 	r.givers.keep(opt.Store, r.fleet.count)
 	// A standby fills its queue too, so that it can take over immediately.

@@ -10,6 +10,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
 
@@ -38,8 +39,8 @@ func TestTaintsThatEvictWait(t *testing.T) {
 	}
 	w.hasLabels("while a taint waits", M{"label": "1"})
 	has("at first", "closes")
-	if got := w.says("EvictionHeld"); len(got) != 1 {
-		t.Errorf("Events: %q", got)
+	if got := w.holds(hold.Eviction); len(got) != 1 {
+		t.Errorf("published: %+v", got)
 	}
 	if s := w.r.stats.Summary("r"); !strings.Contains(s.Message, "it evicts pods, and has to wait") {
 		t.Errorf("the rule reports %q", s.Message)

@@ -8,29 +8,38 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/node/decide"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
 )
 
-// holdOf returns the time until which the only Event of a reason says that a label of the node is held.
+// holds returns the holds of a reason that are published about the node.
+func (w *passes) holds(reason string) []hold.Hold {
+	w.Helper()
+	var e corev1.Event
+	err := w.Get(w.Context(), client.ObjectKey{Namespace: hold.Namespace, Name: hold.EventName("", "n", reason)}, &e)
+	if client.IgnoreNotFound(err) != nil {
+		w.Fatal(err)
+	}
+	return hold.Read(&e)
+}
+
+// holdOf returns the time until which the only hold of a reason lasts, which names a label of the node; empty: it names no keys.
 func (w *passes) holdOf(reason, label string) time.Time {
 	w.Helper()
-	got := w.says(reason)
-	if len(got) != 1 {
-		w.Fatalf("Events %q, want one %s", got, reason)
+	got := w.holds(reason)
+	if len(got) != 1 || label == "" && len(got[0].Keys) > 0 || label != "" && !got[0].Has(keys.Label, prefix+label) {
+		w.Fatalf("published %+v, want one hold %s of %q", got, reason, label)
 	}
-	until, _, ok := hold.Read(got[0])
-	if !ok || label != "" && !hold.Names(got[0], keys.Label, prefix+label) {
-		w.Fatalf("the Event does not say until when, or does not name %s: %q", label, got[0])
-	}
-	return until
+	return got[0].Until
 }
 
 // near fails if two times differ by more than the precision of Events.
@@ -49,8 +58,8 @@ func TestAFlappingKeyIsAnEvent(t *testing.T) {
 		w.publish(link([]string{"up", "down"}[i%2]))
 		w.pass()
 	}
-	if got := w.says(hold.Flapping); len(got) != 0 {
-		t.Errorf("Events before the limit: %q", got)
+	if got := w.holds(hold.Flapping); len(got) != 0 {
+		t.Errorf("published before the limit: %+v", got)
 	}
 	w.publish(link("down"))
 	w.pass()
@@ -58,9 +67,7 @@ func TestAFlappingKeyIsAnEvent(t *testing.T) {
 	w.hasLabels("while it flaps", M{"up": "true"})
 	w.clock.Step(10 * time.Second)
 	w.pass()
-	if got := w.says(hold.Flapping); len(got) != 0 {
-		t.Errorf("the Event is repeated: %q", got)
-	}
+	w.near(w.holdOf(hold.Flapping, "up"), w.clock.Now().Add(flap.Window-10*time.Second))
 	w.clock.Step(flap.Window)
 	w.pass()
 	w.hasLabels("once it is stable", M{"up": ""})
@@ -163,8 +170,8 @@ func TestAContestedKeyIsNotReportedAsFlapping(t *testing.T) {
 	w.hasLabels("while it is contested", M{"a": "theirs"})
 	w.label(apiserver.Object{"unrelated": "x"})
 	w.pass()
-	if got := append(w.says(hold.Contested), w.says(hold.Flapping)...); len(got) != 0 {
-		t.Errorf("another pass is reported again: %q", got)
+	if got := w.holds(hold.Flapping); len(got) != 0 {
+		t.Errorf("published as flapping: %+v", got)
 	}
 	if got := w.flapping(); len(got) != 0 {
 		t.Errorf("the status of the rule lists it: %q", got)
@@ -212,22 +219,16 @@ func TestADeletedWorkersObjectIsAnEvent(t *testing.T) {
 	w.pass()
 	w.unpublish(link("up"))
 	w.pass()
-	got := w.says(hold.Removal)
-	if len(got) != 1 || !strings.Contains(got[0], "removalGracePeriod: NodeFeature "+namespace+"/n ") {
-		t.Fatalf("Events %q", got)
+	w.near(w.holdOf(hold.Removal, ""), w.clock.Now().Add(10*time.Minute))
+	if why := w.holds(hold.Removal)[0].Why; !strings.HasPrefix(why, "removalGracePeriod: NodeFeature "+namespace+"/n ") {
+		t.Errorf("because %q", why)
 	}
-	until, _, _ := hold.Read(got[0])
-	w.near(until, w.clock.Now().Add(10*time.Minute))
 	w.clock.Step(time.Minute)
-	w.pass()
-	if got := w.says(hold.Removal); len(got) != 0 {
-		t.Errorf("the Event is repeated: %q", got)
-	}
 	// Another process has never seen the object.
 	w.restart()
 	w.rule("r", ifUp(nfdv1alpha1.Rule{Labels: M{"up": "true"}}))
 	w.pass()
-	w.near(w.holdOf(hold.Removal, ""), w.clock.Now().Add(10*time.Minute))
+	w.near(w.holdOf(hold.Removal, "up"), w.clock.Now().Add(10*time.Minute))
 	w.hasLabels("held", M{"up": "true"})
 }
 
@@ -236,8 +237,8 @@ func TestANodeWithoutAWorkerIsNoEvent(t *testing.T) {
 	w := newPasses(t)
 	w.rule("r", nfdv1alpha1.Rule{Labels: M{"a": "ours"}})
 	w.pass()
-	if got := w.says(hold.Removal); len(got) != 0 {
-		t.Errorf("Events %q", got)
+	if got := w.holds(hold.Removal); len(got) != 0 {
+		t.Errorf("published: %+v", got)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
@@ -21,6 +21,7 @@ import (
 func lostEvents(p *pass, d *decide.Decision) (out []decide.Event) {
 	shown := d.Lost[:min(len(d.Lost), maxLostEvents*hold.MaxKeys)]
 	for chunk := range slices.Chunk(shown, hold.MaxKeys) {
+		var lost []string
 		text, last := "", "" // last: the reason of the keys before
 		for _, s := range chunk {
 			why := absence(p, s, d.GaveBefore(s))
@@ -31,11 +32,11 @@ func lostEvents(p *pass, d *decide.Decision) (out []decide.Event) {
 			default:
 				text += fmt.Sprintf(" (%s); ", last)
 			}
-			text, last = text+described(s), why
+			text, last, lost = text+described(s), why, append(lost, hold.Key(s.Kind, s.Key))
 		}
 		out = append(out, decide.Event{
 			Type: corev1.EventTypeNormal, Reason: hold.Lost,
-			Message: fmt.Sprintf("Removed because the features of the node changed: %s (%s)", text, last),
+			Message: fmt.Sprintf("Removed because the features of the node changed: %s (%s)", text, last), Keys: lost,
 		})
 	}
 	if more := len(d.Lost) - len(shown); more > 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/sim/apiserver"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // everything is a rule with an output of each kind.
@@ -184,8 +185,8 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 			t.Errorf("again after %s, want %s", again, hold)
 		}
 		w.hasLabels("held", M{"up": "true"})
-		if got := w.says("RemovalHeld"); len(got) != 1 || !strings.Contains(got[0], "too many nodes") || !strings.Contains(got[0], prefix+"up (given by r)") {
-			t.Errorf("Events: %q", got)
+		if got := w.holds("RemovalHeld"); len(got) != 1 || !strings.Contains(got[0].Why, "too many nodes") || !got[0].Has(keys.Label, prefix+"up") {
+			t.Errorf("published: %+v", got)
 		}
 		w.clock.Step(time.Minute)
 		if again := w.pass(); again != hold-time.Minute {
@@ -252,8 +253,8 @@ func TestRemovalsOverTheBudgetAreHeld(t *testing.T) {
 		w.rule("r", nfdv1alpha1.Rule{Labels: M{"new": "true"}})
 		w.pass()
 		w.hasLabels("without a record", M{"old": "true", "new": "true"})
-		if got := w.says("RemovalHeld"); len(got) != 1 || !strings.Contains(got[0], "not known which rule") || !strings.Contains(got[0], "an unknown rule") {
-			t.Errorf("Events: %q", got)
+		if got := w.holds("RemovalHeld"); len(got) != 1 || !strings.Contains(got[0].Why, "not known which rule") {
+			t.Errorf("published: %+v", got)
 		}
 		w.clock.Step(budget.Default.Hold)
 		w.pass()
@@ -288,8 +289,8 @@ func TestARejectedKeyDoesNotBlockTheOthers(t *testing.T) {
 			if got := outputs(w.node()); !slices.Equal(got, tc.want) {
 				t.Errorf("the node has %v, want %v", got, tc.want)
 			}
-			if got := w.says("KeyRefused"); len(got) != 1 {
-				t.Errorf("Events: %q", got)
+			if got := w.holds("KeyRefused"); len(got) != 1 {
+				t.Errorf("published: %+v", got)
 			}
 			if s := w.r.stats.Summary("r"); !strings.Contains(s.Message, "the API server refuses it") {
 				t.Errorf("the rule reports %q", s.Message)

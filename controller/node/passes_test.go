@@ -150,6 +150,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 			breaker: budget.NewBreaker(budget.Default, w.clock), gate: budget.NewGate(budget.Evictions{}, w.clock), changes: flap.NewChanges(w.clock),
 		},
 		fleet:    &fleet{cache: informers{client: w.Client}, client: w.Client, clock: w.clock},
+		holds:    newHolds(w.Client, w.Client, w.clock, "", namespace),
 		watchdog: NewWatchdog(w.clock), metrics: sharedMetrics(), memory: newMemory(),
 	}
 	for _, f := range change {
@@ -335,6 +336,7 @@ func (w *passes) says(reason string) (out []string) {
 	for {
 		select {
 		case e := <-w.events.Events:
+			e, _, _ = strings.Cut(e, " map[") // its annotations
 			if reason == "" || strings.Contains(e, " "+reason+" ") {
 				out = append(out, e)
 			}

@@ -13,16 +13,15 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 )
 
@@ -43,6 +42,7 @@ type Reconciler struct {
 	stats    *rulestats.Stats
 	metrics  *metrics
 	watchdog *Watchdog
+	holds    *holds
 }
 
 // retryHeld is the delay before a node is reconciled again whose cached version is older than the last write: long enough for the
@@ -99,7 +99,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		err = r.write(ctx, p, &d)
 	}
 	r.report(ctx, p, d.Wanted)
+	repeat := r.holds.publish(ctx, &node, d.Holds)
 	again := decide.Sooner(decide.Sooner(p.Features.Held, p.Features.DevicesHeld), d.Again)
+	again = decide.Sooner(again, repeat)
 	again = decide.Sooner(again, r.reportWorker(&node, p.state.Own, &known.worker))
 	return ctrl.Result{RequeueAfter: again}, err
 }
@@ -208,19 +210,15 @@ func (r *Reconciler) decide(ctx context.Context, p *pass) (decide.Decision, erro
 			r.limits.breaker.Withdraw(p.Node.Name)
 		}
 		p.known.Memory = d.Memory
-		r.emit(ctx, p.Node, d.Say...)
+		r.emit(p.Node, d.Say...)
 		return d, err
 	}
 }
 
 // emit emits Events about a node.
-func (r *Reconciler) emit(ctx context.Context, node *corev1.Node, events ...decide.Event) {
+func (r *Reconciler) emit(node *corev1.Node, events ...decide.Event) {
 	for _, e := range events {
-		r.events.Event(node, e.Type, e.Reason, e.Message)
-		if h := e.Held; h != nil {
-			logf.FromContext(ctx).Info("Leaving keys as they are",
-				"node", node.Name, "event", e.Reason, "until", h.Until.UTC(), "reason", h.Why, "keys", hold.Some(h.Keys))
-		}
+		r.events.AnnotatedEventf(node, hold.AboutKeys(e.Keys), e.Type, e.Reason, "%s", e.Message)
 	}
 }
 
@@ -230,5 +228,6 @@ func (r *Reconciler) forget(ctx context.Context, name string) error {
 	r.stats.Forget(name)
 	r.limits.breaker.Withdraw(name)
 	r.limits.changes.Forget(name)
+	r.holds.forget(ctx, name)
 	return r.givers.book.Forget(ctx, name)
 }

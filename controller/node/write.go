@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,10 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -26,8 +25,8 @@ func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) err
 		err = r.apply(ctx, p, d)
 	}
 	if err == nil {
-		r.emit(ctx, p.Node, d.Written...)
-		r.emit(ctx, p.Node, lostEvents(p, d)...)
+		r.emit(p.Node, d.Written...)
+		r.emit(p.Node, lostEvents(p, d)...)
 		if d.FailsOpen {
 			r.metrics.failedOpen.Inc()
 		}
@@ -60,7 +59,7 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) 
 	if body := p.Patch(); body != nil {
 		out, err := r.patch(ctx, node.Name, body, "status")
 		if blamed := blame(err, p); blamed != nil {
-			r.noteRefused(ctx, node, p, blamed, known, err)
+			r.noteRefused(d, p, blamed, known, err)
 			d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
 			p, out, err = p.Without(blamed), nil, nil
 			if body = p.Patch(); body != nil {
@@ -116,17 +115,14 @@ func (r *Reconciler) failed(err error) error {
 }
 
 // noteRefused records values that the API server rejects.
-func (r *Reconciler) noteRefused(ctx context.Context, node *corev1.Node, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
+func (r *Reconciler) noteRefused(d *decide.Decision, p *plan.Plan, blamed func(plan.Step) bool, known *memo, err error) {
 	r.metrics.failures.Inc()
 	now := r.clock.Now()
-	var refused []string
 	for _, s := range p.Steps {
 		if blamed(s) {
-			known.Refuse(s, now)
-			refused = append(refused, hold.Key(s.Kind, s.Key))
+			d.Refuse(&known.Memory, s, now, err.Error())
 		}
 	}
-	r.emit(ctx, node, decide.HeldEvent(hold.Refused, fmt.Sprintf("the API server rejects it: %v", err), now.Add(decide.RefusalMemory), refused))
 }
 
 // changes returns the keys of a plan that get another value because rules give another one. What is corrected because another client has

@@ -9,7 +9,7 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 )
 

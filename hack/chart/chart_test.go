@@ -519,6 +519,7 @@ node-feature-discovery:
 		"ServiceAccount/operators/op-node-feature-discovery-crds",
 		"ServiceAccount/operators/op-node-feature-discovery-webhook",
 		"ServiceAccount/operators/op-node-feature-discovery-worker",
+		"ValidatingAdmissionPolicy//assay-holds",
 		"ValidatingAdmissionPolicy//assay-node-bound-publishing",
 		"ValidatingAdmissionPolicy//assay-node-bound-sets",
 		"ValidatingAdmissionPolicy//assay-node-writes",

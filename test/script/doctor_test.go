@@ -32,7 +32,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/certs"
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/rights"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
@@ -333,7 +333,7 @@ func TestDoctor(t *testing.T) {
 		"The controller reports why Nodes lack what a rule gives": {
 			damage: func(t *testing.T, d *doctored) {
 				d.unlabeled(t)
-				d.event(t, hold.Removal, hold.Message(hold.Removal, time.Now().Add(time.Hour), "it changed", []string{"label example.com/everywhere"}))
+				d.published(t, hold.Removal, "it changed", time.Hour)
 			},
 			want: "ok   2 Nodes compared: each has what its rules give, or the controller reports why not",
 		},
@@ -357,7 +357,7 @@ func TestDoctor(t *testing.T) {
 		},
 		"A key is not contested any more": {
 			damage: func(t *testing.T, d *doctored) {
-				d.event(t, hold.Contested, hold.Message(hold.Contested, time.Now().Add(-time.Minute), "another client", []string{"label example.com/everywhere"}))
+				d.published(t, hold.Contested, "another client", -time.Minute)
 			},
 			want: "ok   the controller reports no key of a Node that flaps",
 		},
@@ -716,7 +716,16 @@ func (d *doctored) evaluated(t *testing.T, r *nfdv1alpha1.NodeFeatureRule, condi
 func (d *doctored) held(t *testing.T, reason, why string) {
 	t.Helper()
 	d.unlabeled(t)
-	d.event(t, reason, hold.Message(reason, time.Now().Add(time.Hour), why, []string{"label example.com/everywhere"}))
+	d.published(t, reason, why, time.Hour)
+}
+
+// published publishes a hold of a label of n1, as the controller does.
+func (d *doctored) published(t *testing.T, reason, why string, left time.Duration) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	d.get(t, n)
+	h := hold.Hold{Reason: reason, Until: time.Now().Add(left), Why: why, Keys: []string{"label example.com/everywhere"}}
+	testkit.Create(t, d.api, hold.Event("", n, []hold.Hold{h}, time.Now()))
 }
 
 // event creates an Event of n1.

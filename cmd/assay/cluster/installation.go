@@ -100,6 +100,17 @@ func (c *Client) Allowed(ctx context.Context, user string, what authorizationv1.
 	return review.Status.Allowed, err
 }
 
+// LacksPolicy reports whether a cluster has no ValidatingAdmissionPolicy, or no binding, with a name. Without permission to read them it is
+// taken to have them.
+func (c *Client) LacksPolicy(ctx context.Context, name string) bool {
+	for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+		if _, err := get[metav1.PartialObjectMetadata](ctx, c, "/apis/admissionregistration.k8s.io/v1/"+resource, name); IsNotFound(err) {
+			return true
+		}
+	}
+	return false
+}
+
 // Definition returns a CustomResourceDefinition.
 func (c *Client) Definition(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	out, err := get[map[string]any](ctx, c, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -11,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -34,17 +33,26 @@ func (e *examination) holds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		events = current(events, e.c.Now())
-		if len(events) == 0 {
+		var shown []string
+		node, key := "", ""
+		for i := range events {
+			for _, h := range hold.Read(&events[i]) {
+				if !h.Until.IsZero() && !h.Until.After(e.c.Now()) {
+					continue
+				}
+				name := events[i].InvolvedObject.Name
+				if shown = append(shown, name+": "+h.String()); node == "" && len(h.Keys) > 0 {
+					node, key = name, keyOf(h.Keys[0])
+				}
+			}
+		}
+		if len(shown) == 0 {
 			continue
 		}
 		found = true
-		var shown []string
-		for i := range events {
-			shown = append(shown, events[i].InvolvedObject.Name+": "+events[i].Message)
-		}
-		e.report("holds", Warning, fmt.Sprintf("%s: %s: %s", clip.Count(len(events), "Node"), held.text, clip.Join(shown, "; ", maxListed)),
-			fmt.Sprintf("assay explain %s %s %s", events[0].InvolvedObject.Name, firstKey(events[0].Message), held.fix))
+		slices.Sort(shown)
+		e.report("holds", Warning, fmt.Sprintf("%s: %s: %s", clip.Count(len(shown), "Node"), held.text, clip.Join(shown, "; ", maxListed)),
+			fmt.Sprintf("assay explain %s %s %s", node, key, held.fix))
 	}
 	if !found {
 		e.ok("holds", "the controller reports no key of a Node that flaps, is contested or is rejected")
@@ -78,31 +86,5 @@ func (e *examination) masters(ctx context.Context) (found bool, err error) {
 	return true, nil
 }
 
-// current returns the latest Event of each Node, of those whose hold lasts, sorted by the names of the Nodes.
-func current(events []corev1.Event, now time.Time) []corev1.Event {
-	latest := map[string]corev1.Event{}
-	ends := map[string]time.Time{}
-	for i := range events {
-		until, _, ok := hold.Read(events[i].Message)
-		if name := events[i].InvolvedObject.Name; ok && until.After(now) && until.After(ends[name]) {
-			latest[name], ends[name] = events[i], until
-		}
-	}
-	out := make([]corev1.Event, 0, len(latest))
-	for _, event := range latest {
-		out = append(out, event)
-	}
-	slices.SortFunc(out, func(a, b corev1.Event) int { return cmp.Compare(a.InvolvedObject.Name, b.InvolvedObject.Name) })
-	return out
-}
-
-// firstKey returns the first key that the message of a hold names, or "".
-func firstKey(message string) string {
-	_, why, _ := hold.Read(message)
-	_, names, _ := strings.Cut(message, why+": ")
-	_, key, _ := strings.Cut(names, " ")
-	if i := strings.IndexAny(key, ` ,;="`); i >= 0 {
-		key = key[:i]
-	}
-	return key
-}
+// keyOf returns the key of a name that hold.Key has formed.
+func keyOf(name string) string { return name[strings.LastIndexByte(name, ' ')+1:] }

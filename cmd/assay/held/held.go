@@ -1,5 +1,5 @@
-// Package held finds out why a Node differs from what rules give: it reads the Events in which the controller reports what it leaves as it
-// is for a while, and whether the controller runs.
+// Package held finds out why a Node differs from what rules give: it reads the holds that the controller publishes, and whether the controller
+// runs.
 package held
 
 import (
@@ -7,23 +7,23 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/keys"
 )
 
 // Hold says why the controller leaves a key of a Node as it is.
 type Hold struct {
-	// Reason is the reason of the Event: RemovalHeld, DevicesHeld, KeyFlapping, KeyContested or KeyRefused.
+	// Reason is one of hold.Reasons.
 	Reason string `json:"reason"`
-	// Until is the time at which the controller acts, unless the reason is gone before.
-	Until time.Time `json:"until"`
+	// Until is the time at which the controller acts, unless the reason is gone before; absent: there is none.
+	Until time.Time `json:"until,omitzero"`
 	// Message says why, without the keys.
 	Message string `json:"message"`
 
@@ -33,10 +33,14 @@ type Hold struct {
 // words begin the description of a hold.
 var words = map[string]string{
 	hold.Removal: "removal held", hold.Devices: "devices held", hold.Flapping: "flapping", hold.Contested: "contested", hold.Refused: "not accepted",
+	hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "left as it is",
 }
 
 // String describes the hold.
 func (h *Hold) String() string {
+	if h.Until.IsZero() {
+		return words[h.Reason] + ": " + h.Message
+	}
 	return fmt.Sprintf("%s until %s (in %s): %s", words[h.Reason], h.Until.UTC().Format(time.RFC3339), h.left.Round(time.Second), h.Message)
 }
 
@@ -50,8 +54,12 @@ type Report struct {
 	// EventsErr says why Events are unknown.
 	EventsErr error
 
+	// Omitted is the number of other nodes whose holds the controller does not publish.
+	Omitted int
+
 	now    time.Time
 	events []corev1.Event // of the controller, the newest first
+	open   bool           // every client that may create Events can write holds
 }
 
 // Read reads the report of a Node. The namespace and the instance are those of the controller.
@@ -61,6 +69,14 @@ func Read(ctx context.Context, c *cluster.Client, namespace, instance string, no
 	all, err := c.NodeEvents(ctx, node.Name)
 	r.EventsErr = err
 	r.now = c.Now()
+	if namespaces, err := c.EventsOf(ctx, "Namespace", hold.Namespace, namespace); err == nil {
+		for i := range namespaces {
+			if e := &namespaces[i]; e.Name == hold.EventName(instance, namespace, "omitted") && e.ReportingController == hold.Component {
+				r.Omitted, _ = strconv.Atoi(e.Annotations[hold.Omitted])
+			}
+		}
+	}
+	r.open = c.LacksPolicy(ctx, hold.PolicyName)
 	for i := range all {
 		// The UID of a Node in Events of the kubelet is the Node's name.
 		if uid := all[i].InvolvedObject.UID; uid == "" || uid == node.UID || uid == types.UID(node.Name) {
@@ -82,57 +98,36 @@ func at(e *corev1.Event) time.Time {
 	return out
 }
 
-// Of returns the hold of a key, nil if none is reported. Removed is set if the key would be removed, and orphan if the NodeFeature of the
-// node's worker is missing: holds of the whole Node then apply.
-func (r *Report) Of(kind keys.Kind, key string, removed, orphan bool) *Hold {
-	var whole, grace *Hold
+// Of returns the hold of a key, nil if none is published. Orphan is set if the NodeFeature of the node's worker is missing, and devices if the
+// key depends on devices: holds without keys then apply.
+func (r *Report) Of(kind keys.Kind, key string, orphan, devices bool) *Hold {
+	var whole *Hold
 	for i := range r.events {
-		e := &r.events[i]
-		if words[e.Reason] == "" {
-			continue
-		}
-		until, why, ok := hold.Read(e.Message)
-		if !ok || !until.After(r.now) {
-			continue
-		}
-		h := &Hold{Reason: e.Reason, Until: until, Message: why, left: until.Sub(r.now)}
-		switch {
-		case hold.Names(e.Message, kind, key):
-			return h
-		case e.Reason != hold.Removal:
-		case strings.HasPrefix(why, "removalGracePeriod") && grace == nil:
-			grace = h
-		case hold.More(e.Message) && whole == nil:
-			whole = h
+		for _, h := range hold.Read(&r.events[i]) {
+			if !h.Until.IsZero() && !h.Until.After(r.now) {
+				continue
+			}
+			out := &Hold{Reason: h.Reason, Until: h.Until, Message: h.Why, left: h.Until.Sub(r.now)}
+			if r.open {
+				out.Message += " (not verified: without the policy " + hold.PolicyName + " every client that may create Events can have written this)"
+			}
+			if h.Has(kind, key) {
+				return out
+			}
+			applies := h.More > 0 || len(h.Keys) == 0 && (h.Reason == hold.Removal && orphan || h.Reason == hold.Devices && devices)
+			if whole == nil && applies {
+				whole = out
+			}
 		}
 	}
-	switch {
-	case orphan && grace != nil:
-		return grace
-	case removed:
-		return whole
-	}
-	return nil
+	return whole
 }
 
-// Devices returns the hold of devices that count although ResourceSlices do not describe them now, nil if none is reported: it may be why the
-// Node has a key, or another value, of a rule that reads devices.
-func (r *Report) Devices() *Hold {
-	for i := range r.events {
-		e := &r.events[i]
-		if until, why, ok := hold.Read(e.Message); ok && e.Reason == hold.Devices && until.After(r.now) {
-			return &Hold{Reason: e.Reason, Until: until, Message: why, left: until.Sub(r.now)}
-		}
-	}
-	return nil
-}
-
-// Event returns the message of the newest Event with a reason that names a key, and its age; empty: there is none.
+// Event returns the message of the newest Event with a reason that is about a key, and its age; empty: there is none.
 func (r *Report) Event(reason string, kind keys.Kind, key string) (message string, age time.Duration) {
 	for i := range r.events {
-		// FeaturesLost writes the value of a taint before its effect.
-		name, _, _ := strings.Cut(key, ":")
-		if e := &r.events[i]; e.Reason == reason && (hold.Names(e.Message, kind, key) || kind == keys.Taint && hold.Names(e.Message, kind, name)) {
+		e := &r.events[i]
+		if e.Reason == reason && slices.Contains(hold.KeysOf(e), hold.Key(kind, key)) {
 			return e.Message, r.now.Sub(at(e)).Round(time.Second)
 		}
 	}
@@ -150,6 +145,8 @@ func (r *Report) Nothing() string {
 		return r.Leader.String()
 	case r.EventsErr != nil:
 		return fmt.Sprintf("%s; why it has not written this is unknown: %v", r.Leader, r.EventsErr)
+	case r.Omitted > 0:
+		return fmt.Sprintf("%s; it leaves keys as they are on many nodes, and does not publish why for %d of them; see its log", r.Leader, r.Omitted)
 	}
 	return fmt.Sprintf("%s; it reports no reason and may be about to write this; if the difference stays, see its log and assay doctor", r.Leader)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/written"
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -48,6 +48,13 @@ type comparison struct {
 	// report is what the controller reports about the Node; nil: unknown. orphan is set if its worker has no NodeFeature.
 	report *held.Report
 	orphan bool
+	// program are the rules of the outcome; nil: unknown.
+	program *rules.Program
+}
+
+// readsDevices reports whether an output can depend on devices of DRA drivers.
+func (c *comparison) readsDevices(g rules.Given) bool {
+	return c.program != nil && c.program.ReadsDevices(g.Kind, g.Key, func(*rules.RuleSet) bool { return true })
 }
 
 // newOutcome returns the outputs of rules for a node.
@@ -104,7 +111,7 @@ const (
 )
 
 // holdWords are the states of outputs by the reason of the Event that reports them.
-var holdWords = map[string]string{hold.Removal: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected"}
+var holdWords = map[string]string{hold.Removal: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected", hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "held", hold.Devices: "held"}
 
 // state returns whether the Node has an output, and the reason if it has not.
 func (c *comparison) state(g rules.Given) (cell, int) {
@@ -122,7 +129,7 @@ func (c *comparison) state(g rules.Given) (cell, int) {
 	if c.report == nil {
 		return out, rankLacking
 	}
-	if h := c.report.Of(g.Kind, g.Key, false, c.orphan); h != nil {
+	if h := c.report.Of(g.Kind, g.Key, c.orphan, c.readsDevices(g)); h != nil {
 		out.Text, out.Note = cmp.Or(holdWords[h.Reason], out.Text), why+"; "+h.String()
 	} else if text := c.report.Nothing(); text != "" {
 		out.Note += "; " + text

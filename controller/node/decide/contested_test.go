@@ -11,7 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/hold"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/plan"
 )
 

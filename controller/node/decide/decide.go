@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -33,6 +34,7 @@ type Pass struct {
 
 	keys       map[string]Key // of the steps of what is wanted, by name
 	say        []Event
+	holds      []hold.Hold
 	incomplete bool // the cache lacks NodeFeatures of the node
 }
 
@@ -153,6 +155,8 @@ type Decision struct {
 	Wanted, Allowed, Plan *plan.Plan
 	// Again is when to decide again; 0: nothing waits.
 	Again time.Duration
+	// Holds are the reasons why keys stay as they are, complete unless evidence is missing.
+	Holds []hold.Hold
 	// Say are Events for now, Written those for when the plan has been written.
 	Say, Written []Event
 	// Givers are the keys that the plan adds and the objects that give them, to be recorded before the write.
@@ -173,7 +177,7 @@ type Decision struct {
 
 // Decide decides about one node. It does not modify the pass.
 func Decide(p Pass) Decision {
-	p.sayDevices()
+	p.holdDevices()
 	p.sayDevicesOver()
 	generation, again := p.nudge()
 	d := Decision{Wanted: p.wanted(generation), frozen: p.Rules.Failed != nil}
@@ -190,7 +194,7 @@ func Decide(p Pass) Decision {
 		}
 		d.Allowed, d.Again = got.Plan, Sooner(d.Again, got.Again)
 	}
-	d.Say, d.Memory = p.say, p.Memory
+	d.Say, d.Memory, d.Holds = p.say, p.Memory, p.holds
 	d.Plan = d.Allowed
 	if p.Settings.DryRun {
 		return d

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -41,9 +41,9 @@ func TestACountOverTwoPoolsStaysAfterARestart(t *testing.T) {
 			if keys := strings.Join(stepKeys(got.Plan), " "); keys != tc.want || got.Again != 0 && got.Again != tc.unseen {
 				t.Errorf("the plan changes %q after %s, want %q", keys, got.Again, tc.want)
 			}
-			held := len(p.say) == 1 && p.say[0].Reason == hold.Devices && strings.Contains(p.say[0].Message, "label vendor.io/gpus")
+			held := len(p.holds) == 1 && p.holds[0].Reason == hold.Devices && p.holds[0].Has(keys.Label, "vendor.io/gpus")
 			if want := tc.want == "vendor.io/new"; held != want {
-				t.Errorf("Events %v", p.say)
+				t.Errorf("holds %+v", p.holds)
 			}
 		})
 	}
@@ -130,15 +130,11 @@ func TestPoolsOverTheLimitAreReported(t *testing.T) {
 func TestDevicesThatAreHeldAreReported(t *testing.T) {
 	p, _ := newPass(t)
 	p.Features.DevicesHeld, p.Features.DevicesIncomplete = time.Minute, []string{"gpu.example.com"}
-	p.sayDevices()
-	p.Now = p.Now.Add(time.Second)
-	p.Features.DevicesHeld -= time.Second
-	p.sayDevices()
-	if len(p.say) != 1 || !strings.Contains(p.say[0].Message, "the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone") {
-		t.Fatalf("Events %v", p.say)
+	p.holdDevices()
+	if len(p.holds) != 1 || !strings.Contains(p.holds[0].Why, "the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone") {
+		t.Fatalf("holds %+v", p.holds)
 	}
-	until, why, ok := hold.Read(p.say[0].Message)
-	if left := until.Sub(p.Now); !ok || left > time.Minute || left < time.Minute-2*time.Second || !strings.HasPrefix(why, "removalGracePeriod") {
-		t.Errorf("the command line reads %s, %q, %t", until, why, ok)
+	if left := p.holds[0].Until.Sub(p.Now); left != time.Minute {
+		t.Errorf("held for %s", left)
 	}
 }

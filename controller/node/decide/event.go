@@ -3,125 +3,76 @@ package decide
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Event is an Event about the node.
+// Event is an Event about the node. What waits is published as holds instead, see Decision.Holds.
 type Event struct {
 	Type, Reason, Message string
-	// Held is set if it reports keys that are left as they are.
-	Held *Held `json:",omitzero"`
-}
-
-// Held says which keys are left as they are, until when, and why.
-type Held struct {
-	Until time.Time
-	Why   string
-	Keys  []string
-}
-
-// HeldEvent returns the Event that keys are left as they are; see hold for the reasons.
-func HeldEvent(reason, why string, until time.Time, list []string) Event {
-	return Event{
-		Type: corev1.EventTypeWarning, Reason: reason, Message: hold.Message(reason, until, why, list), Held: &Held{Until: until, Why: why, Keys: list},
-	}
+	// Keys are those that the Event is about, all of them.
+	Keys []string `json:",omitzero"`
 }
 
 func (p *Pass) warn(reason, format string, args ...any) {
 	p.say = append(p.say, Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
-// heldStep is a step of a plan that has to wait.
-type heldStep struct {
-	plan.Step
-	until time.Time
-}
-
 // The reasons why steps wait, for people.
 var (
-	whyFlapping  = fmt.Sprintf("it changed %d times within %s, and stays until it has been stable for as long", flap.Limit, flap.Window)
-	whyUnseen    = "removalGracePeriod: this controller has just begun to read ResourceSlices, and a driver may be away for a while"
-	whyContested = fmt.Sprintf("another client has changed it back %d times or more within %s", flap.CorrectionLimit, flap.CorrectionWindow)
+	whyFlapping   = fmt.Sprintf("it changed %d times within %s, and stays until it has been stable for as long", flap.Limit, flap.Window)
+	whyUnseen     = "removalGracePeriod: this controller has just begun to read ResourceSlices, and a driver may be away for a while"
+	whyContested  = fmt.Sprintf("another client has changed it back %d times or more within %s", flap.CorrectionLimit, flap.CorrectionWindow)
+	whyUndefined  = "NodeFeatures have no definition; all were deleted with it"
+	whyReturning  = "the definition of NodeFeatures is another one; their publishers have removalGracePeriod to publish again"
+	whyIncomplete = "the cache of the controller lacks NodeFeatures of the node; it lists them again"
+	whyNotWhole   = "the definition of a kind of rules is not whole"
 )
 
-// sameTime is the difference of two times that are computed from the same one in different passes.
-const sameTime = time.Second
+// whyRefused returns why a step waits that the API server rejected.
+func whyRefused(message string) string { return "the API server rejects it: " + message }
 
-// sayHeld reports which steps wait, once for each step and time. An Event names all steps that wait for the same time.
-func (p *Pass) sayHeld(reason, why string, list []heldStep, describe func(plan.Step) string) {
-	byTime := map[time.Time][]string{}
-	var times []time.Time
-	for _, s := range list {
-		if !p.unreported(reason+" "+name(s.Step), s.until) {
-			continue
+// hold publishes that a step waits. Steps that wait for one reason and time are one hold.
+func (p *Pass) hold(reason, why string, until time.Time, s plan.Step) {
+	h := hold.Hold{Reason: reason, Until: until, Why: why, Keys: []string{name(s)}}
+	for i := range p.holds {
+		same := h
+		same.Keys = p.holds[i].Keys
+		if len(same.Keys) > 0 && same.Same(p.holds[i]) {
+			p.holds[i].Keys = append(p.holds[i].Keys, h.Keys...)
+			return
 		}
-		at := s.until.Truncate(sameTime)
-		if byTime[at] == nil {
-			times = append(times, at)
-		}
-		byTime[at] = append(byTime[at], describe(s.Step))
 	}
-	for _, at := range times {
-		p.say = append(p.say, HeldEvent(reason, why, at, byTime[at]))
+	p.holds = append(p.holds, h)
+}
+
+// holdWhole publishes that features count which no object describes now. It names no keys: which ones follow from them is not known here.
+func (p *Pass) holdWhole(reason, why string, until time.Time) {
+	p.holds = append(p.holds, hold.Hold{Reason: reason, Until: until, Why: why})
+}
+
+// holdDevices publishes that devices count which ResourceSlices do not describe now: no other program knows them.
+func (p *Pass) holdDevices() {
+	if f := &p.Features; f.DevicesHeld > 0 {
+		p.holdWhole(hold.Devices, "removalGracePeriod: the ResourceSlices of the DRA driver "+strings.Join(f.DevicesIncomplete, ", ")+
+			" are incomplete or gone; the last devices of their pools count until then", p.Now.Add(f.DevicesHeld))
 	}
 }
 
-// unreported reports whether a hold is new: no Event has reported it with this time. It remembers that one does now.
-func (p *Pass) unreported(what string, until time.Time) bool {
-	next := maps.Clone(p.Memory.Reported)
-	maps.DeleteFunc(next, func(_ string, at time.Time) bool { return at.Before(p.Now) })
-	before, ok := next[what]
-	fresh := !ok || until.Sub(before).Abs() > sameTime
-	if fresh {
-		if next == nil {
-			next = map[string]time.Time{}
-		}
-		next[what] = until
+// whyUnread returns why the value of a key is unknown.
+func (p *Pass) whyUnread() string {
+	if w := p.Features.Worker; w != nil && len(w.Unread) > 0 {
+		return facts.WhyUnread(w.Unread)
 	}
-	p.Memory.Reported = next
-	return fresh
-}
-
-// sayGrace reports that the features of a worker's deleted object count for a while. Of a node whose worker this process has never seen it
-// does so only if the node keeps something: the node may be without a worker on purpose.
-func (p *Pass) sayGrace(keeps bool) {
-	f := &p.Features
-	if f.Held <= 0 || f.Unknown && !keeps {
-		return
-	}
-	until := p.Now.Add(f.Held)
-	if !p.unreported(hold.Removal, until) {
-		return
-	}
-	why := "removalGracePeriod: the node's worker has published no NodeFeature since this controller started"
-	if f.Worker != nil {
-		why = fmt.Sprintf("removalGracePeriod: NodeFeature %s of the node's worker was deleted; its features count until then", f.Worker.Publisher)
-	}
-	p.say = append(p.say, HeldEvent(hold.Removal, why, until, nil))
-}
-
-// sayDevices reports that devices count which ResourceSlices do not describe now: no other program knows them.
-func (p *Pass) sayDevices() {
-	f := &p.Features
-	if f.DevicesHeld <= 0 {
-		return
-	}
-	until := p.Now.Add(f.DevicesHeld)
-	if !p.unreported(hold.Devices, until) {
-		return
-	}
-	why := "removalGracePeriod: the ResourceSlices of the DRA driver " + strings.Join(f.DevicesIncomplete, ", ") +
-		" are incomplete or gone; the last devices of their pools count until then"
-	p.say = append(p.say, HeldEvent(hold.Devices, why, until, nil))
+	return whyNotWhole
 }
 
 // overInterval is the minimum time between two Events about the same pools that are left out.
@@ -130,11 +81,10 @@ const overInterval = time.Hour
 // sayDevicesOver reports pools of devices that rules do not read.
 func (p *Pass) sayDevicesOver() {
 	over := p.Features.DevicesOver
-	what := hold.DevicesOver + " " + over
-	if over == "" || p.Memory.Reported[what].After(p.Now) {
+	if over == "" || p.Memory.DevicesOver == over && p.Now.Sub(p.Memory.DevicesOverAt) < overInterval {
 		return
 	}
-	p.unreported(what, p.Now.Add(overInterval))
+	p.Memory.DevicesOver, p.Memory.DevicesOverAt = over, p.Now
 	p.warn(hold.DevicesOver, "%s", over)
 }
 
@@ -143,7 +93,7 @@ const masterInterval = time.Hour
 
 // sayMaster reports another program that keeps the same record as this controller, and removes what rules give here.
 func (p *Pass) sayMaster(manager string) {
-	p.unreported(hold.AnotherMaster, p.Now.Add(masterInterval))
+	p.Memory.Mastered = p.Now
 	p.warn(hold.AnotherMaster, "%s removes what rules give, together with its entry in the annotation %s: it labels nodes, too, with another result. "+
 		"Stop one of the two (nfd.enabled=false in the chart of an operator), or give one of them an instance name",
 		cmp.Or(manager, "another client"), p.Settings.Policy.Record.Labels())

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -46,9 +47,9 @@ func undefined(p *Pass, in *plan.Plan) Hold {
 	switch u := p.Features.Undefined; {
 	case u.Absent:
 		p.incomplete = true
-		return Hold{Plan: in.Without(func(plan.Step) bool { return true })}
+		return Hold{Plan: p.without(in, hold.Unread, whyUndefined, time.Time{}, func(plan.Step) bool { return true })}
 	case u.Returning > 0:
-		left := in.Without(func(s plan.Step) bool { return p.Settings.takes(s) && !p.explained(s) })
+		left := p.without(in, hold.Removal, whyReturning, p.Now.Add(u.Returning), func(s plan.Step) bool { return p.Settings.takes(s) && !p.explained(s) })
 		if len(left.Steps) < len(in.Steps) {
 			return Hold{Plan: left, Again: u.Returning}
 		}
@@ -77,15 +78,25 @@ func incomplete(p *Pass, in *plan.Plan) Hold {
 		return Hold{Plan: in}
 	}
 	p.incomplete = true
-	return Hold{Plan: in.Without(doubtful), Again: start.Wait}
+	return Hold{Plan: p.without(in, hold.Incomplete, whyIncomplete, time.Time{}, doubtful), Again: start.Wait}
 }
 
 // unpublished keeps what the node had when this process first saw it until its worker publishes something: which object gave the keys
 // is unknown, and so is whether they should be removed. Later changes are known and applied immediately, but a key that another
 // object names stays: it may follow from what the worker has published. The node is reconciled again after the grace period.
 func unpublished(p *Pass, in *plan.Plan) Hold {
-	if !p.Features.Unknown {
-		p.sayGrace(false)
+	f, until := &p.Features, time.Time{}
+	if f.Held > 0 {
+		until = p.Now.Add(f.Held)
+	}
+	why := "removalGracePeriod: the node's worker has published no NodeFeature since this controller started"
+	if f.Worker != nil {
+		why = fmt.Sprintf("removalGracePeriod: NodeFeature %s of the node's worker was deleted; its features count until then", f.Worker.Publisher)
+	}
+	if !f.Unknown {
+		if f.Held > 0 {
+			p.holdWhole(hold.Removal, why, until)
+		}
 		return Hold{Plan: in}
 	}
 	if p.Memory.Kept == nil && !p.incomplete { // otherwise the plan does not show what the node would lose
@@ -96,17 +107,26 @@ func unpublished(p *Pass, in *plan.Plan) Hold {
 			}
 		}
 	}
-	left := in.Without(func(s plan.Step) bool {
+	return Hold{Plan: p.without(in, hold.Removal, why, until, func(s plan.Step) bool {
 		return p.Settings.takes(s) && (p.Memory.Kept[name(s)] && !p.explained(s) || s.Op == plan.Remove && p.key(s).Elsewhere)
-	})
-	p.sayGrace(len(left.Steps) < len(in.Steps))
-	return Hold{Plan: left}
+	})}
 }
 
 // unread keeps keys as they are whose value is unknown because the worker has not read a source since the node booted, without a time limit:
 // that a source does not answer is not evidence that the node lacks what it finds. The worker publishes again when it does.
 func unread(p *Pass, in *plan.Plan) Hold {
-	return Hold{Plan: in.Without(func(s plan.Step) bool { return p.key(s).Undecided })}
+	return Hold{Plan: p.without(in, hold.Unread, p.whyUnread(), time.Time{}, func(s plan.Step) bool { return p.key(s).Undecided })}
+}
+
+// without returns a plan without the steps that drop selects, and publishes that they wait.
+func (p *Pass) without(in *plan.Plan, reason, why string, until time.Time, drop func(plan.Step) bool) *plan.Plan {
+	return in.Without(func(s plan.Step) bool {
+		dropped := drop(s)
+		if dropped && !s.Mark {
+			p.hold(reason, why, until, s)
+		}
+		return dropped
+	})
 }
 
 // unseenDevices keeps keys of objects that read devices, and that this process has not seen given, for the grace period after it began to
@@ -117,19 +137,14 @@ func unseenDevices(p *Pass, in *plan.Plan) Hold {
 	if p.Features.DevicesUnseen <= 0 {
 		return Hold{Plan: in}
 	}
-	var held []heldStep
-	left := in.Without(func(s plan.Step) bool {
+	left := p.without(in, hold.Devices, whyUnseen, p.Now.Add(p.Features.DevicesUnseen), func(s plan.Step) bool {
 		k := p.key(s)
-		if !p.Settings.takes(s) || !k.Devices || p.explained(s) || s.Op == plan.Remove && k.Given || s.Op == plan.Change && (k.GivenOld || s.Kind == keys.Condition) {
-			return false
-		}
-		held = append(held, heldStep{s, p.Now.Add(p.Features.DevicesUnseen)})
-		return true
+		return p.Settings.takes(s) && k.Devices && !p.explained(s) && (s.Op != plan.Remove || !k.Given) &&
+			(s.Op != plan.Change || !k.GivenOld && s.Kind != keys.Condition)
 	})
-	if len(held) == 0 {
+	if left == in {
 		return Hold{Plan: in}
 	}
-	p.sayHeld(hold.Devices, whyUnseen, held, name)
 	return Hold{Plan: left, Again: p.Features.DevicesUnseen}
 }
 
@@ -137,7 +152,6 @@ func unseenDevices(p *Pass, in *plan.Plan) Hold {
 // value is not lost: a rolling upgrade of the kernel changes values on all nodes. The condition of a NodeBaseline that changes from True is a
 // loss: other programs keep pods off nodes because of it.
 func overBudget(p *Pass, in *plan.Plan) Hold {
-	var losing []plan.Step
 	var names []string
 	unknown := false
 	for _, s := range in.Steps {
@@ -145,11 +159,11 @@ func overBudget(p *Pass, in *plan.Plan) Hold {
 			continue
 		}
 		if cause := p.why(s); cause != record.Rules {
-			losing, names = append(losing, s), append(names, name(s))
+			names = append(names, name(s))
 			unknown = unknown || cause == record.Unknown
 		}
 	}
-	if len(losing) == 0 {
+	if len(names) == 0 {
 		return Hold{Plan: in}
 	}
 	budget := p.Evidence.Budget
@@ -163,12 +177,8 @@ func overBudget(p *Pass, in *plan.Plan) Hold {
 	if unknown {
 		why = "removalBudget: it is not known which rule gave them; confirm the removals to release them"
 	}
-	held := make([]heldStep, len(losing))
-	for i, s := range losing {
-		held[i] = heldStep{s, p.Now.Add(budget.Wait)}
-	}
-	p.sayHeld(hold.Removal, why, held, p.describe)
-	return Hold{Plan: in.Without(func(s plan.Step) bool { return slices.Contains(names, name(s)) }), Again: budget.Wait}
+	left := p.without(in, hold.Removal, why, p.Now.Add(budget.Wait), func(s plan.Step) bool { return slices.Contains(names, name(s)) })
+	return Hold{Plan: left, Again: budget.Wait}
 }
 
 // leavesBaseline reports whether a step changes the condition of a NodeBaseline from True to another status.
@@ -180,7 +190,6 @@ func (p *Pass) leavesBaseline(s plan.Step) bool {
 
 // flapping leaves flapping keys alone unless the rules caused the change.
 func flapping(p *Pass, in *plan.Plan) (out Hold) {
-	var held []heldStep
 	flaps := maps.Clone(p.Memory.Flapping)
 	maps.DeleteFunc(flaps, func(_ string, f Flapping) bool { return !f.Until.After(p.Now) })
 	out.Plan = in.Without(func(s plan.Step) bool {
@@ -194,7 +203,7 @@ func flapping(p *Pass, in *plan.Plan) (out Hold) {
 			return false
 		}
 		until := p.Now.Add(k.Flaps)
-		held = append(held, heldStep{s, until})
+		p.hold(hold.Flapping, whyFlapping, until, s)
 		if flaps == nil {
 			flaps = map[string]Flapping{}
 		}
@@ -208,7 +217,6 @@ func flapping(p *Pass, in *plan.Plan) (out Hold) {
 	for _, f := range flaps { // also of keys that have their old value again: until then, they are reported
 		out.Again = Sooner(out.Again, f.Until.Sub(p.Now))
 	}
-	p.sayHeld(hold.Flapping, whyFlapping, held, name)
 	return out
 }
 
@@ -216,8 +224,12 @@ func flapping(p *Pass, in *plan.Plan) (out Hold) {
 func refused(p *Pass, in *plan.Plan) (out Hold) {
 	out.Plan = in.Without(func(s plan.Step) bool {
 		wait := p.Memory.refuses(s, p.Now)
+		if wait <= 0 {
+			return false
+		}
 		out.Again = Sooner(out.Again, wait)
-		return wait > 0
+		p.hold(hold.Refused, whyRefused(p.Memory.Refusals[name(s)].Why), p.Now.Add(wait), s)
+		return true
 	})
 	return out
 }
@@ -236,11 +248,8 @@ func evicting(p *Pass, in *plan.Plan) Hold {
 		p.Memory.Waits = ""
 		return Hold{Plan: in, Again: pace.Wait}
 	}
-	if p.Memory.Waits == "" {
-		p.warn("EvictionHeld", "a taint that evicts pods has to wait: %s", pace.Why)
-	}
 	p.Memory.Waits = pace.Why
-	return Hold{Plan: in.Without(p.Settings.Evicts), Again: pace.Wait}
+	return Hold{Plan: p.without(in, hold.Eviction, "a taint that evicts pods has to wait: "+pace.Why, time.Time{}, p.Settings.Evicts), Again: pace.Wait}
 }
 
 // contested leaves keys alone for a while that another client keeps changing back. What is left of the plan are the corrections of this pass.
@@ -249,12 +258,12 @@ func contested(p *Pass, in *plan.Plan) (out Hold) {
 	p.Memory.Fixing = nil
 	fixing := map[string]string{}
 	returns, master := false, false
-	var held []heldStep
 	out.Plan = in.Without(func(s plan.Step) bool {
 		count, wait := p.Memory.Corrections.Of(name(s), s.New), p.contests(s)
 		switch {
 		case wait > 0:
-			out.Again, held = Sooner(out.Again, wait), append(held, heldStep{s, p.Now.Add(wait)})
+			out.Again = Sooner(out.Again, wait)
+			p.hold(hold.Contested, whyContested, p.Now.Add(wait), s)
 		case p.undone(s) || count > 0 && p.key(s).GivenNew:
 			fixing[name(s)] = s.New
 			returns = returns || count >= flap.CorrectionLimit
@@ -274,13 +283,7 @@ func contested(p *Pass, in *plan.Plan) (out Hold) {
 	}
 	if wait := p.Memory.Turn.Sub(p.Now); returns && wait > 0 {
 		out.Again = Sooner(out.Again, wait)
-		out.Plan = out.Plan.Without(func(s plan.Step) bool {
-			_, fixes := fixing[name(s)]
-			if fixes {
-				held = append(held, heldStep{s, p.Memory.Turn})
-			}
-			return fixes
-		})
+		out.Plan = p.without(out.Plan, hold.Contested, whyContested, p.Memory.Turn, func(s plan.Step) bool { _, fixes := fixing[name(s)]; return fixes })
 		fixing = nil
 	} else {
 		p.Memory.Turn = time.Time{}
@@ -288,13 +291,12 @@ func contested(p *Pass, in *plan.Plan) (out Hold) {
 	if len(fixing) > 0 {
 		p.Memory.Fixing = fixing
 	}
-	if master && !p.Memory.Reported[hold.AnotherMaster].After(p.Now) {
+	if master && (p.Memory.Mastered.IsZero() || p.Now.Sub(p.Memory.Mastered) >= masterInterval) {
 		if p.Evidence.Master == nil {
 			return Hold{Needs: NeedMaster}
 		}
 		p.sayMaster(*p.Evidence.Master)
 	}
-	p.sayHeld(hold.Contested, whyContested, held, name)
 	return out
 }
 

@@ -152,7 +152,7 @@ func TestUnknownFeaturesKeepWhatTheNodeHadAtFirst(t *testing.T) {
 func TestARejectedValueIsLeftOutOfThePlan(t *testing.T) {
 	p, _ := newPass(t)
 	in := plan.Compute(plan.State{}, plan.Desired{Labels: M{"vendor.io/bad": "1", "vendor.io/good": "1"}}, plan.Policy{})
-	p.Memory.Refuse(in.Steps[0], p.Now)
+	p.Memory.Refuse(in.Steps[0], p.Now, "no")
 	got := refused(p.know(in), in)
 	if !slices.Equal(stepKeys(got.Plan), []string{"vendor.io/good"}) || got.Again != RefusalMemory {
 		t.Errorf("the plan changes %v, and is made again after %s", stepKeys(got.Plan), got.Again)
@@ -166,7 +166,7 @@ func TestARejectedValueIsRetriedAfterTenMinutes(t *testing.T) {
 	if known.refuses(step, now) > 0 {
 		t.Error("a value is skipped that was never rejected")
 	}
-	known.Refuse(step, now)
+	known.Refuse(step, now, "no")
 	if wait := known.refuses(step, now.Add(time.Minute)); wait != RefusalMemory-time.Minute {
 		t.Errorf("after a minute: wait %s", wait)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"

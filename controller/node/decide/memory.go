@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -50,8 +51,11 @@ type Memory struct {
 
 	// Kept is what the node keeps while its worker's features are unknown; nil: that is not known yet.
 	Kept map[string]bool
-	// Reported says until when keys wait, as Events have reported it, by the reason and the name of the step.
-	Reported map[string]time.Time `json:",omitzero"`
+	// Mastered is when an Event last reported another master of the node.
+	Mastered time.Time `json:",omitzero"`
+	// DevicesOver are the pools that an Event last reported as left out, and DevicesOverAt is when.
+	DevicesOver   string    `json:",omitzero"`
+	DevicesOverAt time.Time `json:",omitzero"`
 }
 
 // HeldKey is a key that a Node has although the rules do not give it.
@@ -92,18 +96,27 @@ func (m *Memory) FlappingOf() map[string][]string {
 type Refusal struct {
 	Value string
 	At    time.Time
+	Why   string `json:",omitzero"`
 }
 
 // RefusalMemory is how long a rejected value is not retried: it could be accepted after an upgrade, and retrying more often only
 // fills the log of the API server.
 const RefusalMemory = 10 * time.Minute
 
+// Refuse remembers that the API server rejected the value of a step, and publishes it with the decision.
+func (d *Decision) Refuse(m *Memory, s plan.Step, now time.Time, why string) {
+	p := Pass{holds: d.Holds}
+	m.Refuse(s, now, why)
+	p.hold(hold.Refused, whyRefused(why), now.Add(RefusalMemory), s)
+	d.Holds = p.holds
+}
+
 // Refuse remembers that the API server rejected the value of a step.
-func (m *Memory) Refuse(s plan.Step, now time.Time) {
+func (m *Memory) Refuse(s plan.Step, now time.Time, why string) {
 	if m.Refusals == nil {
 		m.Refusals = map[string]Refusal{}
 	}
-	m.Refusals[name(s)] = Refusal{s.New, now}
+	m.Refusals[name(s)] = Refusal{s.New, now, why}
 }
 
 // refuses returns how long not to retry a step that was rejected recently; 0: it was not.

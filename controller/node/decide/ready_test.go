@@ -110,7 +110,7 @@ func TestOutputsThatWait(t *testing.T) {
 	for _, s := range wanted.Steps {
 		switch s.Key {
 		case "v.io/refused":
-			p.Memory.Refuse(s, p.Now)
+			p.Memory.Refuse(s, p.Now, "no")
 		case "v.io/contested":
 			for range flap.CorrectionLimit {
 				p.Memory.Corrections.Add(name(s), s.New, p.Now)

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/assay-project/assay/controller/hold"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -62,6 +62,7 @@ type rowDecision struct {
 	Doubtful                  []string            `json:",omitzero"`
 	Patch, TaintPatch         json.RawMessage     `json:",omitzero"`
 	Again                     string              `json:",omitzero"`
+	Holds                     []hold.Hold         `json:",omitzero"`
 	Say, Written              []Event             `json:",omitzero"`
 	Givers                    []string            `json:",omitzero"` // the name of the object and the key
 	Removals                  map[string][]string `json:",omitzero"`
@@ -97,7 +98,7 @@ func (r *row) pass() Pass {
 // newRowDecision returns the decision of a row.
 func newRowDecision(p Pass, d Decision) rowDecision {
 	out := rowDecision{
-		Needs: d.Needs, Losing: d.Losing, Insist: d.Insist, Doubtful: names(d.Doubtful), Say: d.Say, Written: d.Written, Lost: names(d.Lost),
+		Needs: d.Needs, Losing: d.Losing, Insist: d.Insist, Doubtful: names(d.Doubtful), Holds: d.Holds, Say: d.Say, Written: d.Written, Lost: names(d.Lost),
 		BeginsEviction: d.BeginsEviction, FailsOpen: d.FailsOpen, Removals: map[string][]string{},
 	}
 	for cause, list := range d.Removals {

@@ -64,7 +64,7 @@ var errGone = errors.New("connection refused: the program has ended")
 // RoundTrip implements http.RoundTripper. It answers discovery requests immediately.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
-	server := c.server
+	server, direct := c.server, c.direct
 	c.mu.Unlock()
 	if answer := server.discover(r.URL.Path); answer != nil {
 		return answer.write(r), nil
@@ -79,7 +79,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		server.mu.Unlock()
 		return failed(http.StatusNotFound, "the model has no "+r.URL.Path).write(r), nil
 	}
-	if parsed.resource.Name == "events" && parsed.method != http.MethodGet {
+	if parsed.resource.Name == "events" && parsed.method != http.MethodGet && !direct {
 		return accepted(parsed).write(r), nil
 	}
 	req := &Request{client: c, call: parsed, text: parsed.String(), http: r, answer: make(chan result, 1)}
@@ -92,7 +92,6 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	slices.SortStableFunc(c.pending, func(a, b *Request) int {
 		return cmp.Or(cmp.Compare(a.text, b.text), bytes.Compare(a.call.body, b.call.body))
 	})
-	direct := c.direct
 	c.mu.Unlock()
 	if direct {
 		req.Answer()
