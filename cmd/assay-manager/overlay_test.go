@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -80,6 +82,10 @@ func TestPoliciesBindInOverlays(t *testing.T) {
 			for policy, try := range map[string]func(ctx context.Context) error{
 				"assay-node-bound-publishing": func(ctx context.Context) error { return dryRun(ctx, worker, o.feature("overlay-b", node)) },
 				"assay-node-bound-sets":       func(ctx context.Context) error { return dryRun(ctx, worker, set) },
+				"assay-holds": func(ctx context.Context) error { // by an administrator: even they are not the controller
+					e := hold.Event("", node, []hold.Hold{{Reason: hold.Flapping, Why: "forged", Keys: []string{"label a"}}}, time.Now())
+					return k.Create(ctx, e, client.DryRunAll)
+				},
 				"assay-node-writes": func(ctx context.Context) error {
 					body := []byte(`{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 					_, err := kubernetes.NewForConfigOrDie(controller).CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, body, tryOutPatch, "status")
