@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -57,6 +59,18 @@ func completeKeys(f *cluster.Flags) completion {
 			return append(facts.SortedKeys(node.Labels), facts.SortedKeys(node.Annotations)...), nil
 		})
 	}
+}
+
+// completeColumns completes the last name of a list of columns with features and elements.
+func completeColumns(_ *cobra.Command, _ []string, word string) (out []string, _ cobra.ShellCompDirective) {
+	before := word[:strings.LastIndexByte(word, ',')+1]
+	for _, name := range dictionary.Names() {
+		out = append(out, before+name)
+		for _, element := range dictionary.Find(name).ElementNames() {
+			out = append(out, before+name+"."+element)
+		}
+	}
+	return slices.DeleteFunc(out, func(s string) bool { return !strings.HasPrefix(s, word) }), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // fromCluster reads completions from the cluster. It returns no completions on an error, because a shell cannot show messages.

@@ -62,7 +62,7 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		if pattern == "" {
 			return foundError{fmt.Errorf("no features are published; is the worker running?")}
 		}
-		return foundError{fmt.Errorf("none of %s has a feature %s; assay features lists all", clip.Count(len(names), "node"), args[0])}
+		return foundError{fmt.Errorf("none of %s has a feature %s%s", clip.Count(len(names), "node"), args[0], cmp.Or(meantFeature(args[0]), "; assay features lists all"))}
 	}
 	switch f.output {
 	case "name":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -212,6 +213,9 @@ rules that have an owner. Releases of the chart are owners of the rules that the
 	return cmd
 }
 
+// maxApplies is the maximum number of rules that are applied at the same time: a few reviews of the webhook, each of which takes a core.
+const maxApplies = 8
+
 func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.Entry, options cluster.ApplyOptions, prune bool) error {
 	client, err := flags.Connect()
 	if err != nil {
@@ -223,16 +227,28 @@ func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.E
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "nodefeaturerule.nfd.k8s-sigs.io/%s %s\n", id, verb)
 	}
+	applied := make([]chan error, len(entries))
+	places := make(chan struct{}, maxApplies)
+	for i, e := range entries {
+		applied[i] = make(chan error, 1)
+		go func() {
+			places <- struct{}{}
+			applied[i] <- client.ApplyRule(cmd.Context(), e.ID, []byte(e.YAML), options)
+			<-places
+		}()
+	}
 	var ids []string
-	for _, e := range entries {
-		if err := client.ApplyRule(cmd.Context(), e.ID, []byte(e.YAML), options); err != nil {
-			return err
+	var failed error
+	for i, e := range entries {
+		if err := <-applied[i]; err != nil {
+			failed = errors.Join(failed, err)
+			continue
 		}
 		done(e.ID, "serverside-applied")
 		ids = append(ids, e.ID)
 	}
-	if !prune {
-		return nil
+	if !prune || failed != nil {
+		return failed
 	}
 	deleted, err := client.PruneRules(cmd.Context(), ids, options)
 	for _, id := range deleted {

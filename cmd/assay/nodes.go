@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,7 @@ instances or elements).`,
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes to list")
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
+	_ = cmd.RegisterFlagCompletionFunc("columns", completeColumns) // fails only without the flag
 	headersFlag(cmd, &f.noHeaders)
 	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
@@ -92,7 +94,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 			if w.opt.Mask.Hides(name) {
 				value = rules.Hidden
 			}
-			seen[name] = seen[name] || known && value != ""
+			seen[name] = seen[name] || known && value != "" && (value != "no" || column.Known(name))
 			row, object[name] = append(row, dash(value)), value
 		}
 		rows.add(row...)
@@ -107,7 +109,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	unknown := false
 	for _, name := range f.columns {
 		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s; assay features lists the features and their elements\n", printable(name))
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", printable(name), cmp.Or(meantFeature(name), "; assay features lists the features and their elements"))
 			unknown = true
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -66,6 +68,30 @@ func didYouMean(name string, known []string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
+}
+
+// meantFeature names the feature, element or domain that is closest to one that does not exist, if one is close.
+func meantFeature(name string) string {
+	feature, element, ok := column.Split(name)
+	near := dictionary.Nearest(feature, slices.Concat(domains(), dictionary.Names()))
+	if f := dictionary.Find(feature); f != nil && ok {
+		if near = dictionary.Nearest(element, f.ElementNames()); near != "" {
+			near = feature + "." + near
+		}
+	}
+	if near == "" || strings.EqualFold(near, name) {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+// domains returns the domains of the features.
+func domains() (out []string) {
+	for _, name := range dictionary.Names() {
+		domain, _, _ := strings.Cut(name, ".")
+		out = append(out, domain)
+	}
+	return slices.Compact(out)
 }
 
 // elsewhere says in which namespace an object was searched.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -16,10 +16,12 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/column"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/dictionary"
 )
 
 // unnamedNode is the name in a NodeFeature of a machine whose files contain no name.
@@ -66,6 +68,9 @@ that of another machine.`,
 	f.machine.register(cmd.Flags())
 	f.settings.register(cmd.Flags())
 	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return dictionary.Names(), cobra.ShellCompDirectiveNoFileComp
+	}
 	return cmd
 }
 
@@ -85,7 +90,7 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	}
 	shown := selectFeatures(&report.Features, patterns)
 	if len(patterns) > 0 && empty(shown) {
-		return foundError{fmt.Errorf("this machine has no feature %s", strings.Join(patterns, ", "))}
+		return foundError{fmt.Errorf("this machine has no feature %s%s", strings.Join(patterns, ", "), meantFeature(patterns[0]))}
 	}
 	if err := f.print(cmd.OutOrStdout(), name, shown, report.Labels, len(patterns) > 0); err != nil {
 		return err
@@ -168,7 +173,7 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	return nil
 }
 
-// selectFeatures returns the features whose names match a pattern, or all features without patterns.
+// selectFeatures returns the features and elements whose names match a pattern, or all features without patterns.
 func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Features {
 	if len(patterns) == 0 {
 		return in
@@ -179,23 +184,39 @@ func selectFeatures(in *nfdv1alpha1.Features, patterns []string) *nfdv1alpha1.Fe
 		Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{},
 	}
 	wanted := func(name string) bool {
-		return slices.ContainsFunc(patterns, func(p string) bool {
-			ok, _ := path.Match(strings.ToLower(p), strings.ToLower(name))
-			return ok
-		})
+		return slices.ContainsFunc(patterns, func(p string) bool { return column.Match(p, name) })
 	}
 	for name, set := range in.Flags {
-		if wanted(name) {
+		if !wanted(name) {
+			set.Elements = maps.Clone(set.Elements)
+			maps.DeleteFunc(set.Elements, func(element string, _ nfdv1alpha1.Nil) bool { return !wanted(name + "." + element) })
+		}
+		if wanted(name) || len(set.Elements) > 0 {
 			out.Flags[name] = set
 		}
 	}
 	for name, set := range in.Attributes {
-		if wanted(name) {
+		if !wanted(name) {
+			set.Elements = maps.Clone(set.Elements)
+			maps.DeleteFunc(set.Elements, func(element, _ string) bool { return !wanted(name + "." + element) })
+		}
+		if wanted(name) || len(set.Elements) > 0 {
 			out.Attributes[name] = set
 		}
 	}
 	for name, set := range in.Instances {
-		if wanted(name) {
+		if !wanted(name) {
+			var kept []nfdv1alpha1.InstanceFeature
+			for _, e := range set.Elements {
+				attributes := maps.Clone(e.Attributes)
+				maps.DeleteFunc(attributes, func(element, _ string) bool { return !wanted(name + "." + element) })
+				if len(attributes) > 0 {
+					kept = append(kept, nfdv1alpha1.InstanceFeature{Attributes: attributes})
+				}
+			}
+			set.Elements = kept
+		}
+		if wanted(name) || len(set.Elements) > 0 {
 			out.Instances[name] = set
 		}
 	}

@@ -4,9 +4,11 @@ package column
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -17,6 +19,21 @@ func Split(column string) (feature, element string, ok bool) {
 		return strings.ToLower(column), "", false
 	}
 	return strings.ToLower(parts[0] + "." + parts[1]), parts[2], true
+}
+
+// Match reports whether a pattern selects a feature or an element by its name: * matches any characters, and kernel selects all features
+// of the domain.
+func Match(pattern, name string) bool {
+	pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+	ok, _ := path.Match(pattern, name)
+	return ok || strings.HasPrefix(name, pattern+".")
+}
+
+// Known reports whether Assay's sources may publish the element of a column, such as a flag that no node has.
+func Known(column string) bool {
+	feature, element, ok := Split(column)
+	f := dictionary.Find(feature)
+	return ok && f != nil && f.Knows(element)
 }
 
 // Cell returns the short form of a feature or element: the value of an attribute, yes or no for a flag, the distinct values of

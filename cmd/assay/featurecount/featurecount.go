@@ -4,10 +4,10 @@ package featurecount
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/cmd/assay/column"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 )
@@ -76,9 +76,8 @@ func (c *Counter) wants(name string, element bool) bool {
 	if c.pattern == "" {
 		return !element
 	}
-	name = strings.ToLower(name)
-	ok, _ := path.Match(c.pattern, name)
-	return ok || element && strings.HasPrefix(name, c.pattern+".")
+	domain := !strings.Contains(c.pattern, ".") && !strings.Contains(c.pattern, "*") // its features, without their elements
+	return !(element && domain) && column.Match(c.pattern, name)
 }
 
 func (c *Counter) count(name string, feature *facts.Feature, nodes int) {
