@@ -3,6 +3,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -185,19 +187,35 @@ func (o Options) exports(name string) bool {
 	})
 }
 
-// sortedLabels returns names of labels, those of NodeFeatureRequests first: pods refer to them.
+// sortedLabels returns names of labels by importance, for a format with a limit: those of NodeFeatureRequests, to which pods refer; those of
+// rules; those of devices; the others; flags of the processor, of which a node has about a hundred.
 func sortedLabels(labels map[string]string) []string {
 	names := slices.Sorted(maps.Keys(labels))
-	slices.SortStableFunc(names, func(a, b string) int {
-		switch a, b := ofRequest(a), ofRequest(b); {
-		case a && !b:
-			return -1
-		case b && !a:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(importance(a), importance(b)) })
 	return names
+}
+
+// workerSources are the sources whose names begin the labels that a worker gives, except for those of devices.
+var workerSources = []string{"cpu-", "kernel-", "memory-", "system-"}
+
+// deviceSources are those of devices.
+var deviceSources = []string{"pci-", "usb-", "network-", "storage-", "rdma-", "gpu-"}
+
+// importance returns the rank of a label: 0 is the most important.
+func importance(label string) int {
+	name, worker := strings.CutPrefix(label, nfdv1alpha1.FeatureLabelNamespace+"/")
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	switch {
+	case ofRequest(label):
+		return 0
+	case worker && begins("cpu-cpuid."):
+		return 4
+	case worker && slices.ContainsFunc(workerSources, begins):
+		return 3
+	case worker && slices.ContainsFunc(deviceSources, begins):
+		return 2
+	}
+	return 1
 }
 
 func ofRequest(label string) bool {

@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -354,5 +355,35 @@ func TestAMachineDeploymentDeclaresTheGPUsOfADRADriver(t *testing.T) {
 		if got := declared(tt.was, tt.labels); !maps.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// TestTagsAreForImportantLabels: the labels of a processor took 40 tags in alphabetical order, and those of rules with later names had none.
+func TestTagsAreForImportantLabels(t *testing.T) {
+	const builtIn = "feature.node.kubernetes.io/"
+	labels := m{
+		assayv1alpha1.RequestLabelNamespace + "/z.z": "true", "vendor.example.com/z": "1", builtIn + "zone-of-a-rule": "1",
+		builtIn + "pci-10de.present": "true", builtIn + "system-os_release.ID": "ubuntu",
+	}
+	for i := range maxTags {
+		labels[fmt.Sprintf("%scpu-cpuid.F%02d", builtIn, i)] = "true"
+	}
+	s := shape("s", "p", "t", labels)
+	s.Status.Key = m{"eks.amazonaws.com/nodegroup": "p"}
+	text, notes := render(t, ClusterAutoscaler, Options{}, s)
+	for label := range labels {
+		if want := !strings.Contains(label, "cpuid") || label < builtIn+fmt.Sprintf("cpu-cpuid.F%02d", maxTags-5); strings.Contains(text, "/label/"+label+":") != want {
+			t.Errorf("%s is exported: %t, want %t", label, !want, want)
+		}
+	}
+	if !strings.Contains(notes, "left out are "+builtIn+"cpu-cpuid.F35, ") {
+		t.Errorf("the notes are %q", notes)
+	}
+	var sorted []int
+	for _, label := range sortedLabels(labels) {
+		sorted = append(sorted, importance(label))
+	}
+	if !slices.IsSorted(sorted) {
+		t.Errorf("importance %v", sorted)
 	}
 }
