@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestOperatorsPage renders the values of docs/operators.md.
+// TestOperatorsPage renders the values of docs/gpu-operators.md.
 func TestOperatorsPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operators.md")
+	page, err := os.ReadFile("../../docs/gpu-operators.md")
 	if err != nil {
 		t.Fatal(err)
 	}
