@@ -121,6 +121,14 @@ func TestCompute(t *testing.T) {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "1"}, Annotations: map[string]string{labels: "v.io/a"}},
 			policy: plan.Policy{Record: plan.Record{Instance: "blue"}},
 		},
+		"AdoptsATaint": {
+			reason:      "it is there already: the taints of the Node are not written",
+			state:       plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "1", Effect: "NoSchedule"}}},
+			want:        plan.Desired{Taints: []corev1.Taint{{Key: "v.io/t", Value: "1", Effect: "NoSchedule"}}},
+			policy:      plan.Policy{Taints: true},
+			shown:       []string{"= taint v.io/t:NoSchedule=1 (taken over as it is)"},
+			taintsPatch: `{"metadata":{"resourceVersion":"9","annotations":{"nfd.node.kubernetes.io/taints":"v.io/t=1:NoSchedule"}}}`,
+		},
 		"TaintsOfAnotherInstance": {
 			reason: "two controllers took the taints of one another",
 			state: plan.State{

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -238,5 +239,19 @@ func TestANodeThatIsClosedNeedsNoPace(t *testing.T) {
 	}
 	if !s.Evicts(plan.Step{Kind: keys.Taint, Op: plan.Add, Key: keys.TaintName(taint)}) {
 		t.Error("the taint of lost features is added without a pace")
+	}
+}
+
+// TestAKeyStaysWhileItsValueIsUnknown: the worker has not read a source since the node booted.
+func TestAKeyStaysWhileItsValueIsUnknown(t *testing.T) {
+	p, _ := newPass(t)
+	p.Features.Worker = &Worker{Unread: []string{"pci"}}
+	in := plan.Compute(oldLabel(), plan.Desired{Labels: M{"vendor.io/new": "1"}}, plan.Policy{})
+	p.keys = map[string]Key{"label vendor.io/old": {Undecided: true}}
+	if got := stepKeys(unread(p, in).Plan); !slices.Equal(got, []string{"vendor.io/new"}) {
+		t.Errorf("the plan changes %v, want the addition alone", got)
+	}
+	if len(p.holds) != 1 || !p.holds[0].Has(keys.Label, "vendor.io/old") || !strings.Contains(p.holds[0].Why, "pci") {
+		t.Errorf("published: %+v", p.holds)
 	}
 }
