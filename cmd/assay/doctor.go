@@ -14,7 +14,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	f := &cluster.Flags{}
-	output, all, wait := "", false, time.Duration(0)
+	output, all, watch, wait := "", false, false, time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation of Assay, and show how to fix its problems",
@@ -51,6 +51,15 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 				return err
 			}
 			nodes := &nodeCheck{flags: worldFlags{Flags: *f}, all: all}
+			if watch {
+				return repeated(cmd, true, func() error {
+					found, err := doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
+					if err != nil {
+						return err
+					}
+					return printExamination(cmd.OutOrStdout(), output, found)
+				})
+			}
 			found, err := examineUntil(cmd, wait, func() ([]doctor.Finding, error) {
 				return doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
 			})
@@ -63,6 +72,8 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 	f.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("compare all Nodes with an evaluation of their rules, not a random sample of %d", sampledNodes))
 	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat the checks until they find no problem, for at most this long")
+	watchFlag(cmd, &watch, "all findings")
+	cmd.MarkFlagsMutuallyExclusive("watch", "wait")
 	outputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

@@ -129,31 +129,44 @@ func devicesOver(check string, w *world, names []string) []doctor.Finding {
 	}}
 }
 
-// describeDifferences returns a finding for each node, up to a limit.
+// describeDifferences returns a finding for each set of differences, up to a limit: Nodes that differ in the same keys probably have one cause.
 func describeDifferences(check string, list []*difference) (out []doctor.Finding) {
-	byNode := map[string][]*difference{}
-	var names []string
+	byNode := map[string][]string{}
+	keyOf, names := map[string]string{}, []string{}
 	for _, d := range list {
 		if byNode[d.node] == nil {
 			names = append(names, d.node)
+			keyOf[d.node] = d.key
 		}
-		byNode[d.node] = append(byNode[d.node], d)
+		byNode[d.node] = append(byNode[d.node], d.String())
 	}
-	for i, name := range names {
-		if i == maxDifferences {
-			out = append(out, doctor.Finding{
-				Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s differ from what their rules give", clip.Count(len(names)-i, "more Node")),
-			})
-			break
+	groups, order := map[string][]string{}, []string{}
+	for _, name := range names {
+		cause := clip.Join(byNode[name], "; ", maxDifferences)
+		if groups[cause] == nil {
+			order = append(order, cause)
 		}
-		var shown []string
-		for _, d := range byNode[name] {
-			shown = append(shown, d.String())
+		groups[cause] = append(groups[cause], name)
+	}
+	left := 0
+	for i, cause := range order {
+		nodes := groups[cause]
+		if i >= maxDifferences {
+			left += len(nodes)
+			continue
+		}
+		who := "Node " + nodes[0] + " differs from what its rules give"
+		if len(nodes) > 1 {
+			who = fmt.Sprintf("%d Nodes differ from what their rules give (%s)", len(nodes), clip.Join(nodes, ", ", maxDifferences))
 		}
 		out = append(out, doctor.Finding{
-			Check: check, Level: doctor.Warning,
-			Message: fmt.Sprintf("Node %s differs from what its rules give, and the controller reports no reason: %s", name, clip.Join(shown, "; ", maxDifferences)),
-			Fix:     fmt.Sprintf("assay explain %s %s; if it stays so, restart the controller, and report its log", name, byNode[name][0].key),
+			Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s, and the controller reports no reason: %s", who, cause),
+			Fix: fmt.Sprintf("assay explain %s %s; if it stays so, restart the controller, and report its log", nodes[0], keyOf[nodes[0]]),
+		})
+	}
+	if left > 0 {
+		out = append(out, doctor.Finding{
+			Check: check, Level: doctor.Warning, Message: fmt.Sprintf("%s differ from what their rules give", clip.Count(left, "more Node")),
 		})
 	}
 	return out

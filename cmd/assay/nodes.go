@@ -18,6 +18,7 @@ type nodesFlags struct {
 	output   string
 
 	noHeaders bool
+	watch     bool
 }
 
 // usualColumns are the default columns.
@@ -37,9 +38,18 @@ A column is an attribute (kernel.version.full), a flag (cpu.cpuid.AVX512F: yes o
 instances or elements).`,
 		Example: `  assay nodes
   assay nodes 'n[1-20]' -c cpu.cpuid.AMXBF16,pci.device
-  assay nodes -l pool=gpu`,
+  assay nodes -l pool=gpu
+  assay nodes -w`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output == "wide" {
+				f.columns = append(f.columns, moreColumns...)
+			}
+			if f.watch {
+				return repeated(cmd, isObject(f.output), func() error { return f.run(cmd, args) })
+			}
+			return f.run(cmd, args)
+		},
 	}
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
@@ -47,6 +57,7 @@ instances or elements).`,
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
 	_ = cmd.RegisterFlagCompletionFunc("columns", completeColumns) // fails only without the flag
 	headersFlag(cmd, &f.noHeaders)
+	watchFlag(cmd, &f.watch, "the nodes")
 	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
@@ -74,9 +85,6 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 			fmt.Fprintln(cmd.OutOrStdout(), "node/"+name)
 		}
 		return nil
-	}
-	if f.output == "wide" {
-		f.columns = append(f.columns, moreColumns...)
 	}
 	rows := &table{}
 	rows.add(append([]string{"NODE"}, f.columns...)...)

@@ -52,6 +52,7 @@ type doctored struct {
 	workers            *appsv1.DaemonSet
 	lease              *coordinationv1.Lease
 	rights             client.Object // of all ServiceAccounts
+	first              string        // line of the doctor's output
 }
 
 // TestDoctor breaks an installation in one way after the other. The doctor names each, and nothing else.
@@ -355,6 +356,16 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "WARN 1 Node: another program labels Nodes and removes what rules give: n1: nfd-master removes what rules give",
 		},
+		"The controller holds removals": {
+			damage: func(t *testing.T, d *doctored) {
+				d.create(t, &corev1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "n1.removal"}, Reason: hold.Removal, Type: corev1.EventTypeWarning,
+					InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n1"}, Source: corev1.EventSource{Component: "assay-controller"},
+					LastTimestamp: metav1.Now(), Message: "Not removed until later: removalBudget",
+				})
+			},
+			code: 1, want: "WARN RemovalHeld within 10m0s, on Node n1: Not removed until later: removalBudget",
+		},
 		"A key is not contested any more": {
 			damage: func(t *testing.T, d *doctored) {
 				d.published(t, hold.Contested, "another client", -time.Minute)
@@ -435,6 +446,7 @@ func TestDoctor(t *testing.T) {
 				test.damage(t, d)
 			}
 			testkit.Eventually(t, "the doctor reports it", func(context.Context) error { return d.diagnosed(test.want, test.also, test.code) })
+			t.Logf("%s: %s", name, d.first)
 		})
 	}
 }
@@ -482,6 +494,7 @@ func (d *doctored) diagnosed(want, also string, code int) error {
 		got = exit.ExitCode()
 	}
 	lines, found := strings.Split(string(out), "\n"), false
+	d.first = lines[0]
 	if code != 0 && !strings.HasPrefix(lines[0], want) {
 		return fmt.Errorf("the first line does not name the cause, %q:\n%s", want, out)
 	}

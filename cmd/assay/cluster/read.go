@@ -224,6 +224,11 @@ func (c *Client) EventsOfNodes(ctx context.Context, reason string) ([]corev1.Eve
 	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=" + reason}})
 }
 
+// Warnings returns all Events of the type Warning.
+func (c *Client) Warnings(ctx context.Context) ([]corev1.Event, error) {
+	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"type=" + corev1.EventTypeWarning}})
+}
+
 // NodeEvent returns the message of the latest event of a Node with the given reason and with part in its message. It returns "" if
 // no event matches or if events cannot be read.
 func (c *Client) NodeEvent(ctx context.Context, node, reason, part string) string {

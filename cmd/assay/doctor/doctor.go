@@ -75,7 +75,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	e.installation()
 	checks := []func(context.Context) error{
 		e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors, e.rules, e.claims, e.holds,
-		e.writes, e.notReady, e.baselines, e.shapes, e.requests, e.policies, e.schedulers, e.topology, e.admission,
+		e.writes, e.notReady, e.baselines, e.shapes, e.requests, e.policies, e.schedulers, e.topology, e.events, e.admission,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {

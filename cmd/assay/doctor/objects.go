@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/requirements"
 )
 
 // The conditions of rule objects that indicate problems, with the text to report.
@@ -154,6 +155,11 @@ func (e *examination) demand(what string, generation int64, s *assayv1alpha1.Req
 	if len(s.Conditions) == 0 || s.ObservedGeneration != generation {
 		e.report(check, Error, what+": the controller has not evaluated it",
 			"Check that it runs with the feature gate FeatureScheduling (scheduling.enabled of the chart)")
+		return
+	}
+	if c := meta.FindStatusCondition(s.Conditions, assayv1alpha1.ConditionMaterialized); c != nil && c.Status == metav1.ConditionFalse &&
+		c.Reason != requirements.ReasonReadsRules && c.Reason != requirements.ReasonDisabled { // otherwise the extender serves its pods
+		e.report(check, Warning, fmt.Sprintf("%s: no node gets its label: %s: %s", what, c.Reason, c.Message), "kubectl get nodefeaturerequests -A")
 		return
 	}
 	if e.object(check, what, generation, s.ObservedGeneration, s.Conditions) {

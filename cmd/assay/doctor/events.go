@@ -1,0 +1,68 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/assay-project/assay/rules/clip"
+)
+
+// recent is how long an Event counts. The controller reports each of these once, and what it is about may be over.
+const recent = 10 * time.Minute
+
+// manager is the component of the Events of the controller.
+const manager = "assay-controller"
+
+// reported are the reasons of Warning Events that no condition or other object shows, with what to do. Other checks report what the others are
+// about.
+var reported = map[string]string{
+	"DevicesHeld":         "See the DRA driver of the Node: kubectl get resourceslices",
+	"DevicesOverLimit":    "Let the driver publish fewer devices, or read fewer drivers",
+	"EvictionHeld":        "Confirm with a larger noExecuteBudget, or wait",
+	"FeatureSetsMissing":  "The worker creates them again; otherwise restart its pod",
+	"FeaturesLost":        "The message names the rule and the feature: find out why the Node lost it",
+	"LossTaintAdded":      "The message names the feature that a pod requires: find out why the Node lost it",
+	"NoNodeName":          "Give the NodeFeature the label nfd.node.kubernetes.io/node-name",
+	"NodeFeatureInvalid":  "Correct the publisher that the message names, or delete its NodeFeature",
+	"NodeFeatureTooLarge": "Let the publisher that the message names publish less",
+	"RemovalHeld":         "If the removal is intended, see removalBudget in docs/robustness.md; otherwise find out why many Nodes lose a feature",
+	"StartupTaintTimeout": "The message says why the Node was not ready in time",
+	"TooManyNodeFeatures": "Delete NodeFeatures of publishers that do not need them",
+	"UnmetLabelRemoved":   "Correct the labels of the node pool",
+	"WrongFeatureSet":     "The message names the Node that created it: see its worker",
+}
+
+// events reports recent Warning Events of the controller, those with one reason as one line.
+func (e *examination) events(ctx context.Context) error {
+	all, err := e.c.Warnings(ctx)
+	if err != nil {
+		return err
+	}
+	byReason := map[string][]*corev1.Event{}
+	for i := range all {
+		ev := &all[i]
+		at := ev.LastTimestamp.Time
+		if at.IsZero() {
+			at = ev.CreationTimestamp.Time
+		}
+		if ev.Source.Component == manager && reported[ev.Reason] != "" && e.c.Now().Sub(at) < recent {
+			byReason[ev.Reason] = append(byReason[ev.Reason], ev)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		list := byReason[reason]
+		objects := map[string]bool{}
+		for _, ev := range list {
+			objects[ev.InvolvedObject.Kind+" "+ev.InvolvedObject.Name] = true
+		}
+		newest := slices.MaxFunc(list, func(a, b *corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+		e.report("events", Warning, fmt.Sprintf("%s within %s, on %s: %s", reason, recent,
+			clip.Join(slices.Sorted(maps.Keys(objects)), ", ", maxListed), newest.Message), reported[reason])
+	}
+	return nil
+}

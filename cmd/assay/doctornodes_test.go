@@ -1,0 +1,23 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/assay-project/assay/rules/keys"
+)
+
+// TestNodesWithOneCauseAreOneFinding: 20 Nodes that lack the same label were five findings and "15 more Nodes differ".
+func TestNodesWithOneCauseAreOneFinding(t *testing.T) {
+	var list []*difference
+	for i := range 20 {
+		list = append(list, &difference{given{keys.Label, "example.com/a", "b"}, fmt.Sprintf("n%02d", i), "missing", `"b"`})
+	}
+	list = append(list, &difference{given{keys.Label, "example.com/c", "d"}, "other", "missing", `"d"`})
+	found := describeDifferences("nodes", list)
+	const first = `20 Nodes differ from what their rules give (n00, n01, n02, n03, n04, and 15 more), and the controller reports no reason: label example.com/a is missing, and rules give "b"`
+	const second = `Node other differs from what its rules give, and the controller reports no reason: label example.com/c is missing, and rules give "d"`
+	if len(found) != 2 || found[0].Message != first || found[1].Message != second {
+		t.Errorf("got %q", found)
+	}
+}
