@@ -69,6 +69,8 @@ func TestDoctorWithoutDefinitions(t *testing.T) {
 		o := &appsv1.DaemonSet{ObjectMeta: d.meta("worker"), Spec: appsv1.DaemonSetSpec{Selector: d.selector("worker"), Template: d.template("worker")}}
 		o.Namespace = metav1.NamespaceDefault
 		testkit.Create(t, d.api, o)
+		testkit.Rights(t, d.api, o.Namespace)
+		testkit.Policies(t, d.api, o.Namespace)
 		problems(t, "BAD  9 of 9 CustomResourceDefinitions do not exist: nodebaselines.assay.dev", "Upgrade the release, or apply the definitions",
 			"BAD  the controller is not installed", "Upgrade the release with controller.enabled=true")
 	})
