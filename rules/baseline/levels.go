@@ -16,7 +16,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// Limits of spec.levels, which the CustomResourceDefinition has too. Those of a Topology of Kueue are 1 and 16; one level is no tree.
+// Limits of spec.levels, which the CustomResourceDefinition has too. A Topology of Kueue has 1 to 16 levels; a tree needs two.
 const (
 	MinLevels = 2
 	MaxLevels = 16
