@@ -25,7 +25,8 @@ type leaseTime struct {
 	life time.Duration
 
 	mu      sync.Mutex
-	renewed time.Time // when the last successful renewal was sent
+	renewed time.Time // when the last successful renewal was sent, by the monotonic clock
+	day     time.Time // the same by the time of day
 }
 
 // wrap returns a transport with a fence.
@@ -35,7 +36,7 @@ func (l *leaseTime) wrap(next http.RoundTripper) http.RoundTripper { return &fen
 func (l *leaseTime) renew(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renewed = sent
+	l.renewed, l.day = sent, sent.Round(0)
 }
 
 // valid reports whether no other replica can have the Lease.
@@ -43,7 +44,7 @@ func (l *leaseTime) valid(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// The monotonic clock stands still while the machine is suspended, and the time of day can be set.
-	return now.Sub(l.renewed) < l.life && now.Round(0).Sub(l.renewed.Round(0)) < l.life
+	return now.Sub(l.renewed) < l.life && now.Round(0).Sub(l.day) < l.life
 }
 
 // leases and events are parts of the paths of Leases and Events. Every replica may write them; the only Lease that a controller writes is

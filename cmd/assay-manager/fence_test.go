@@ -77,3 +77,16 @@ func TestALeaderWritesOnlyWhileItsLeaseIsValid(t *testing.T) {
 		writes("after another renewal", true)
 	})
 }
+
+// TestALeaseEndsWhileTheMachineIsSuspended: its monotonic clock stands still, and the time of day does not.
+func TestALeaseEndsWhileTheMachineIsSuspended(t *testing.T) {
+	l, now := &leaseTime{life: time.Minute}, time.Now()
+	l.renew(now)
+	if !l.valid(now) {
+		t.Error("a Lease that was just renewed is not valid")
+	}
+	l.day = l.day.Add(-time.Hour)
+	if l.valid(now) {
+		t.Error("the Lease is valid an hour later")
+	}
+}
