@@ -13,6 +13,7 @@ import (
 
 // protects are the admission policies of a default installation, with what is possible without them.
 var protects = []struct{ name, without string }{
+	{"assay-holds", "a client that may create Events can forge what the controller reports about Nodes"},
 	{"assay-node-writes", "the controller's token can write any label, taint and condition of Nodes"},
 	{"assay-node-bound-publishing", "the token of one worker can publish features of all Nodes"},
 	{"assay-node-bound-sets", "the token of one worker can fill etcd with NodeFeatureSets"},

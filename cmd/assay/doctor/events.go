@@ -25,7 +25,9 @@ var reported = map[string]string{
 	"DevicesOverLimit":    "Let the driver publish fewer devices, or read fewer drivers",
 	"EvictionHeld":        "Confirm with a larger noExecuteBudget, or wait",
 	"FeatureSetsMissing":  "The worker creates them again; otherwise restart its pod",
+	"FeaturesIncomplete":  "The controller lists the NodeFeatures again; if it stays so, report its log",
 	"FeaturesLost":        "The message names the rule and the feature: find out why the Node lost it",
+	"HoldsOmitted":        "kubectl logs of the controller names the other Nodes",
 	"LossTaintAdded":      "The message names the feature that a pod requires: find out why the Node lost it",
 	"NoNodeName":          "Give the NodeFeature the label nfd.node.kubernetes.io/node-name",
 	"NodeFeatureInvalid":  "Correct the publisher that the message names, or delete its NodeFeature",
@@ -34,6 +36,7 @@ var reported = map[string]string{
 	"StartupTaintTimeout": "The message says why the Node was not ready in time",
 	"TooManyNodeFeatures": "Delete NodeFeatures of publishers that do not need them",
 	"UnmetLabelRemoved":   "Correct the labels of the node pool",
+	"ValueUnknown":        "The message names the source of the worker or the definition that is not read",
 	"WrongFeatureSet":     "The message names the Node that created it: see its worker",
 }
 
