@@ -735,10 +735,14 @@ func (d *doctored) held(t *testing.T, reason, why string) {
 // published publishes a hold of a label of n1, as the controller does.
 func (d *doctored) published(t *testing.T, reason, why string, left time.Duration) {
 	t.Helper()
+	user, err := d.c.NewUser("system:serviceaccount:"+d.namespace+":assay-manager", "system:masters") // the policy assay-holds lets no other
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	d.get(t, n)
 	h := hold.Hold{Reason: reason, Until: time.Now().Add(left), Why: why, Keys: []string{"label example.com/everywhere"}}
-	testkit.Create(t, d.api, hold.Event("", n, []hold.Hold{h}, time.Now()))
+	testkit.Create(t, testkit.Client(t, user), hold.Event("", n, []hold.Hold{h}, time.Now()))
 }
 
 // event creates an Event of n1.
