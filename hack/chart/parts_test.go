@@ -134,8 +134,8 @@ func TestJobsLackWhatBelongsToTheController(t *testing.T) {
 			t.Errorf("%s: annotations %v, labels %v", identity(object), meta.Annotations, meta.Labels)
 		}
 	}
-	if jobs != 3 {
-		t.Errorf("there are %d pods that run once, want 3", jobs)
+	if jobs != 4 {
+		t.Errorf("there are %d pods that run once, want 4", jobs)
 	}
 }
 
