@@ -83,7 +83,7 @@ func TestSizesOfWhatTokensCreate(t *testing.T) {
 				return err
 			}
 			if err := create("size-fits", tc.fits); err != nil {
-				t.Errorf("%d KiB are refused: %v", tc.fits/kib, err)
+				t.Errorf("%d KiB are rejected: %v", tc.fits/kib, err)
 			}
 			if err := create("size-too-large", tc.tooLarge); err == nil || apierrors.IsForbidden(err) {
 				t.Errorf("%d KiB: %v, want that they are too large", tc.tooLarge/kib, err)
