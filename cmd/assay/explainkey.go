@@ -181,6 +181,10 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if k.Hold != nil || e.outcome.Failed != nil {
 		return
 	}
+	if why := undecided(e.input, e.outcome, k.Kind, k.Key); why != "" {
+		k.Why += "; whether another rule gives it another value is unknown, because " + why
+		return
+	}
 	if _, ours := e.owner(k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
 		k.Why += "; the controller does not change keys of other clients, because restrictions.allowOverwrite is false"
 		return
@@ -229,7 +233,9 @@ func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 		return k
 	}
 	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key)
-	if text := e.report.Nothing(); k.Hold == nil && text != "" {
+	if why := undecided(e.input, e.outcome, f.kind, f.key); k.Hold == nil && why != "" {
+		k.Why = "written by Assay; whether something gives it now is unknown, because " + why
+	} else if text := e.report.Nothing(); k.Hold == nil && text != "" {
 		k.Why += "; " + text
 	}
 	return k

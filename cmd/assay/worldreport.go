@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -30,6 +31,17 @@ func (w *world) report(ctx context.Context, node *corev1.Node) *held.Report {
 // orphan reports whether the NodeFeature of a node's worker is missing, so that the controller keeps what followed from it for a while.
 func (w *world) orphan(node string) bool {
 	return !slices.ContainsFunc(w.fleet.Published(node), func(p offline.Published) bool { return w.policy().Own(p) })
+}
+
+// undecided returns why it is unknown which value a key of a node should have: its worker has not read a source. It is empty if the value is
+// known. In files, there are no holds that say so.
+func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) string {
+	_, wanted := o.Giver(kind, key)
+	known := !o.Undecided(kind, key, func(*rules.RuleSet) bool { return !wanted }) // nothing gives it now: any rule may have
+	if _, label := keys.Split(key); known && (wanted || kind != keys.Label || !in.Worker.MayHaveLabel(label)) {
+		return ""
+	}
+	return facts.WhyUnread(in.Worker.Unread())
 }
 
 // hold returns why the controller leaves a key of a node as it is, nil if it publishes nothing.
