@@ -336,7 +336,7 @@ func TestDoctor(t *testing.T) {
 				d.unlabeled(t)
 				d.published(t, hold.Removal, "it changed", time.Hour)
 			},
-			want: "ok   2 Nodes compared: each has what its rules give, or the controller reports why not",
+			code: 1, want: "WARN RemovalHeld within 10m0s, on Node n1: Removal held until ", // and not that Nodes differ
 		},
 		"A label flaps": {
 			damage: func(t *testing.T, d *doctored) {
