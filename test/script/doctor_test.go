@@ -336,7 +336,7 @@ func TestDoctor(t *testing.T) {
 				d.unlabeled(t)
 				d.published(t, hold.Removal, "it changed", time.Hour)
 			},
-			code: 1, want: "WARN RemovalHeld within 10m0s, on Node n1: Removal held until ", // and not that Nodes differ
+			code: 1, want: "WARN RemovalHeld on Node n1: Removal held until ", // and not that Nodes differ
 		},
 		"A label flaps": {
 			damage: func(t *testing.T, d *doctored) {
@@ -364,7 +364,7 @@ func TestDoctor(t *testing.T) {
 					LastTimestamp: metav1.Now(), Message: "Not removed until later: removalBudget",
 				})
 			},
-			code: 1, want: "WARN RemovalHeld within 10m0s, on Node n1: Not removed until later: removalBudget",
+			code: 1, want: "WARN RemovalHeld on Node n1: Not removed until later: removalBudget",
 		},
 		"A key is not contested any more": {
 			damage: func(t *testing.T, d *doctored) {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
-	"github.com/assay-project/assay/rules/clip"
 )
 
 // protects are the admission policies of a default installation, with what is possible without them.
@@ -60,7 +58,7 @@ func (e *examination) admission(ctx context.Context) error {
 		}
 	}
 	if len(wrong) == 0 {
-		e.ok(check, "%s are bound and reject requests", clip.Count(len(protects), "ValidatingAdmissionPolicy"))
+		e.ok(check, "all %d admission policies are bound and reject requests", len(protects))
 		return nil
 	}
 	e.report(check, Warning, fmt.Sprintf("admission policies %s: %s", strings.Join(wrong, "; "), strings.Join(risks, "; ")),

@@ -16,7 +16,7 @@ var elsewhere = map[string]string{
 	"AnotherMaster": "holds", "LabelsUnmet": "ready", "NodeDiffers": "shapes", "NodesDeviate": "baselines", "NoMajority": "baselines",
 	"BaselineNotReady": "baselines", "DefinitionNotWhole": "definitions", "InvalidConfiguration": "configuration",
 	// These are no Warnings.
-	"TemplateChanged": "", "LossTaintRemoved": "", "DefinitionWhole": "",
+	"TemplateChanged": "", "LossTaintRemoved": "", "DefinitionWhole": "", "ValueUnknown": "", "FeaturesIncomplete": "", "HoldsOmitted": "",
 }
 
 // alerts are the checks that report what an alert of the chart is about.

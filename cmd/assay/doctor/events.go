@@ -9,10 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// recent is how long an Event counts. The controller reports each of these once, and what it is about may be over.
+// recent is how long an Event counts that is no hold. The controller reports each of these once, and what it is about may be over. It deletes
+// the Event of a hold when the hold ends.
 const recent = 10 * time.Minute
 
 // manager is the component of the Events of the controller.
@@ -25,9 +27,7 @@ var reported = map[string]string{
 	"DevicesOverLimit":    "Let the driver publish fewer devices, or read fewer drivers",
 	"EvictionHeld":        "Confirm with a larger noExecuteBudget, or wait",
 	"FeatureSetsMissing":  "The worker creates them again; otherwise restart its pod",
-	"FeaturesIncomplete":  "The controller lists the NodeFeatures again; if it stays so, report its log",
 	"FeaturesLost":        "The message names the rule and the feature: find out why the Node lost it",
-	"HoldsOmitted":        "kubectl logs of the controller names the other Nodes",
 	"LossTaintAdded":      "The message names the feature that a pod requires: find out why the Node lost it",
 	"NoNodeName":          "Give the NodeFeature the label nfd.node.kubernetes.io/node-name",
 	"NodeFeatureInvalid":  "Correct the publisher that the message names, or delete its NodeFeature",
@@ -36,7 +36,6 @@ var reported = map[string]string{
 	"StartupTaintTimeout": "The message says why the Node was not ready in time",
 	"TooManyNodeFeatures": "Delete NodeFeatures of publishers that do not need them",
 	"UnmetLabelRemoved":   "Correct the labels of the node pool",
-	"ValueUnknown":        "The message names the source of the worker or the definition that is not read",
 	"WrongFeatureSet":     "The message names the Node that created it: see its worker",
 }
 
@@ -53,7 +52,7 @@ func (e *examination) events(ctx context.Context) error {
 		if at.IsZero() {
 			at = ev.CreationTimestamp.Time
 		}
-		if ev.Source.Component == manager && reported[ev.Reason] != "" && e.c.Now().Sub(at) < recent {
+		if ev.Source.Component == manager && reported[ev.Reason] != "" && (e.c.Now().Sub(at) < recent || len(hold.Read(ev)) > 0) {
 			byReason[ev.Reason] = append(byReason[ev.Reason], ev)
 		}
 	}
@@ -64,7 +63,7 @@ func (e *examination) events(ctx context.Context) error {
 			objects[ev.InvolvedObject.Kind+" "+ev.InvolvedObject.Name] = true
 		}
 		newest := slices.MaxFunc(list, func(a, b *corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-		e.report("events", Warning, fmt.Sprintf("%s within %s, on %s: %s", reason, recent,
+		e.report("events", Warning, fmt.Sprintf("%s on %s: %s", reason,
 			clip.Join(slices.Sorted(maps.Keys(objects)), ", ", maxListed), newest.Message), reported[reason])
 	}
 	return nil

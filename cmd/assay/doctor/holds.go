@@ -14,8 +14,8 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// heldBack are the Events of keys that keep an old value on a Node until something is repaired, with what to report about them. Removals that
-// are held end by themselves and are not a fault.
+// heldBack are the Events of keys that keep an old value on a Node until something is repaired, with what to report about them. Other
+// holds end by themselves: the check of Events reports them.
 var heldBack = []struct{ reason, text, fix string }{
 	{hold.Contested, "another client keeps changing what rules give, and the Node keeps the other value", "names the client: stop it, or remove the key from the rule"},
 	{hold.Flapping, "a feature keeps changing, and the Node keeps an old value", "names the rule and the feature: find out why it changes"},
