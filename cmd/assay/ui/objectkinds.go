@@ -158,6 +158,12 @@ func (p *objectPage) baseline(b *assayv1alpha1.NodeBaseline) {
 	}
 	p.Tables = append(p.Tables, deviations)
 	p.add(tableOf("checks", "Checks", slices.Concat(columns(columnText, "Check"), columns(columnCount, "Deviating", "Not compared"), columns(columnText, "Values")), checks))
+	var levels [][]cell
+	for _, l := range s.Levels {
+		levels = append(levels, []cell{plain(l.Name), number(int(l.Domains)), number(int(l.Smallest)), number(int(l.Largest))})
+	}
+	p.add(tableOf("levels", "Levels", slices.Concat(columns(columnText, "Level"),
+		columns(columnCount, "Domains", "Nodes of the smallest", "Nodes of the largest")), levels))
 }
 
 func shapeObject(s *assayv1alpha1.NodeShape) object {

@@ -71,6 +71,7 @@ func stored(t testing.TB) (out ui.Objects) {
     unknown: 1
     checks: [{name: bios, deviating: 1, values: [{value: "2.1", nodes: 2}, {value: "1.9", nodes: 1}]}]
     deviations: [{node: a, check: bios, message: "1.9; 2 of 3 nodes have 2.1", since: "2026-01-02T02:04:05Z"}]
+    levels: [{name: rack, domains: 8, smallest: 14, largest: 18}]
 `)
 	into(&out.Groups.Items, `
 - metadata: {namespace: default, name: fast}
@@ -156,7 +157,7 @@ func TestPagesOfObjects(t *testing.T) {
 		"1 of 3 nodes meet the requirements now.", "The status says 2", `<a href="node?name=b">`, "kubectl-apply", "spec.required", "kubectl describe nodefeaturerequests -n ml amd")
 	want(t, s.get(t, "object?kind=nodefeaturerequests&namespace=ml&name=arm", http.StatusOK), "0 of 3", "Nearest node", "cpu.model/vendor_id", "See the field.")
 	want(t, s.get(t, "object?kind=nodefeatureschedulingpolicies&name=training", http.StatusOK), "1 of 3 nodes", "team")
-	want(t, s.get(t, "object?kind=nodebaselines&name=firmware", http.StatusOK), "1 of 3 nodes deviate", `<a href="node?name=a">`, "2 of 3 nodes have 2.1", "2.1 (2 nodes)")
+	want(t, s.get(t, "object?kind=nodebaselines&name=firmware", http.StatusOK), "1 of 3 nodes deviate", `<a href="node?name=a">`, "2 of 3 nodes have 2.1", "2.1 (2 nodes)", "Levels", "rack", "18")
 	want(t, s.get(t, "object?kind=nodefeaturegroups&namespace=default&name=fast", http.StatusOK), `<a href="node?name=a">`)
 	want(t, s.get(t, "object?kind=nodeshapes&name=p5", http.StatusOK), "example.com/intel", "example.com/fast", `<a href="node?name=b">`)
 	want(t, s.get(t, "object?kind=nodefeaturesets&namespace=assay-system&name=kernel-config-1", http.StatusOK), "kernel.config", "123.5 kB")
