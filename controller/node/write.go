@@ -42,11 +42,16 @@ func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) err
 	})
 }
 
-// logRemovals logs the keys that a plan removes or changes, and why.
+// logRemovals logs the keys that a plan removes or changes, and why. Changes of features are logged at level 1: some features change often, and
+// the Event FeaturesLost names what a node has lost.
 func logRemovals(ctx context.Context, node string, d *decide.Decision) {
 	for _, cause := range []record.Cause{record.Rules, record.Facts, record.Unknown} {
 		if list := d.Removals[cause]; len(list) > 0 {
-			logf.FromContext(ctx).Info("Removing or changing keys", "node", node, "cause", cause.String(), "keys", hold.Some(list))
+			log := logf.FromContext(ctx)
+			if cause == record.Facts {
+				log = log.V(1)
+			}
+			log.Info("Removing or changing keys", "node", node, "cause", cause.String(), "keys", hold.Some(list))
 		}
 	}
 }
