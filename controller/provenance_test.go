@@ -129,7 +129,7 @@ func TestAnUnrelatedRuleDoesNotLiftTheBudget(t *testing.T) {
 	w.count("a", "", nodes-budget)
 	w.deleteAll(tenants[budget:])
 	last := tenants[len(tenants)-1].Name // over the budget
-	w.event(last, "RemovalHeld", feature+"a (given by copy)")
+	w.event(last, "RemovalHeld", feature+"a")
 
 	before := passes()
 	nothing := w.rule("nothing", `{rules: [{name: r, labels: {nothing: "1"}, matchFeatures: [{feature: no.such, matchExpressions: {x: {op: Exists}}}]}]}`)
@@ -281,10 +281,10 @@ func TestRemovalsAreHeldIfTheGiverIsUnknown(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.delete(r)
-			w.start(func(c *controller.Config) { c.Budget.Hold = 3 * time.Second })
+			w.start(func(c *controller.Config) { c.Budget.Hold = 10 * time.Second })
+			w.event("n1", "RemovalHeld", "not known which rule", feature+"a") // it goes with the hold
 			w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
 			w.labels("n1", M{"marker": "1", "a": "1"})
-			w.event("n1", "RemovalHeld", feature+"a (given by an unknown rule)")
 			w.labels("n1", M{"a": "", "stays": "1"}) // the removal is still due
 
 			// After that, the record is complete again.

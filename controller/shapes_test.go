@@ -159,7 +159,7 @@ func TestAPoolThatOverwritesTheRecordOfANode(t *testing.T) {
 	  taints: [{key: vendor.io/same, effect: NoSchedule}, {key: vendor.io/more, effect: NoSchedule}]}]}`)
 	w.node("registered")
 	w.publish(w.namespace, "registered", "registered", M{"a": "1"}, nil)
-	w.start(func(c *controller.Config) { c.Policy.Taints, c.Budget.Hold = true, time.Second })
+	w.start(func(c *controller.Config) { c.Policy.Taints, c.Budget.Hold = true, 5*time.Second })
 	n := w.labels("registered", M{"same": "1", "other": "1", "more": "1"})
 
 	pool := []corev1.Taint{{Key: "vendor.io/same", Effect: corev1.TaintEffectNoSchedule}, {Key: "vendor.io/wrong", Effect: corev1.TaintEffectNoSchedule}}
@@ -172,13 +172,13 @@ func TestAPoolThatOverwritesTheRecordOfANode(t *testing.T) {
 		n.Annotations[nfdv1alpha1.TaintsAnnotation] = "vendor.io/same:NoSchedule,vendor.io/wrong:NoSchedule"
 		n.Spec.Taints = append(n.Spec.Taints, pool[1], corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
 	})
+	w.event("registered", "RemovalHeld", feature+"wrong", "vendor.io/wrong") // it goes with the hold
 	becomes(w, n, "what the rules say, all of it in the record", func(n *corev1.Node) bool {
 		return holds(n.Labels, M{"same": "1", "other": "1", "more": "1", "wrong": "", "example.com/team": "ml"}) &&
 			n.Annotations[nfdv1alpha1.FeatureLabelsAnnotation] == "more,other,same" &&
 			n.Annotations[nfdv1alpha1.TaintsAnnotation] == "vendor.io/more:NoSchedule,vendor.io/same:NoSchedule" &&
 			taintKeys(n) == "dedicated vendor.io/more vendor.io/same"
 	})
-	w.event("registered", "RemovalHeld", feature+"wrong", "vendor.io/wrong")
 	if err := w.Delete(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}

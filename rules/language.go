@@ -24,8 +24,9 @@ type (
 
 // What templates are expanded with.
 type (
-	// MatchedFeature are the elements that a term of a matcher gives to a template, and MatchedElement is one of them.
+	// MatchedFeature are the elements that a term of a matcher gives to a template.
 	MatchedFeature = match.FeatureElements
+	// MatchedElement is one of them.
 	MatchedElement = match.Element
 	// TemplateSpent is the cost of expansions so far.
 	TemplateSpent = tmpl.Spent

@@ -60,7 +60,7 @@ func (r *Rules) compare(ctx context.Context, name string, cached *assembly.Objec
 // another one. At the start, the definitions have just been read.
 func (r *Rules) confirm(ctx context.Context, name string, next *assembly.Object) error {
 	if next == nil || next.Lost != nil || !r.started {
-		return nil
+		return nil //nolint:nilerr // what has lost fields is not accepted
 	}
 	if last := r.Object(name); last != nil && last.UID == next.UID && last.Generation == next.Generation {
 		return nil

@@ -41,11 +41,12 @@ func TestCorrectionsPauseLongerAndLonger(t *testing.T) {
 		}
 		c.Add("label a", "ours", now)
 	}
-	for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		if got := c.Held("label a", "ours").Sub(now); got != pause*time.Minute {
-			t.Errorf("a pause of %s, want %s", got, pause*time.Minute)
+	for _, minutes := range []int{1, 2, 4, 8, 10, 10} {
+		pause := time.Duration(minutes) * time.Minute
+		if got := c.Held("label a", "ours").Sub(now); got != pause {
+			t.Errorf("a pause of %s, want %s", got, pause)
 		}
-		now = now.Add(pause * time.Minute)
+		now = now.Add(pause)
 		c.Expire(now)
 		c.Add("label a", "ours", now)
 	}

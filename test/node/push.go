@@ -148,9 +148,9 @@ func ofMake(variable string) bool {
 func (s *story) shell(ctx context.Context, commands string) (string, error) {
 	fmt.Println(indent("  $ ", commands))
 	cmd := exec.CommandContext(ctx, "sh", "-ec", commands)
-	env := slices.DeleteFunc(s.env(), func(v string) bool { return strings.HasPrefix(v, "HOME=") })
-	env = append(slices.DeleteFunc(os.Environ(), ofMake), env...)
-	cmd.Dir, cmd.Env = s.root, append(env, "PLAIN_HTTP=1", "PLATFORMS=linux/"+runtime.GOARCH)
+	own := slices.DeleteFunc(s.env(), func(v string) bool { return strings.HasPrefix(v, "HOME=") })
+	cmd.Dir = s.root
+	cmd.Env = slices.Concat(slices.DeleteFunc(os.Environ(), ofMake), own, []string{"PLAIN_HTTP=1", "PLATFORMS=linux/" + runtime.GOARCH})
 	out, err := cmd.CombinedOutput()
 	fmt.Println(indent("  ", strings.TrimSpace(string(out))))
 	if err != nil {
