@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -150,7 +151,8 @@ func (m *Monitor) closed(w *watch) time.Duration {
 func (m *Monitor) Relist(resource string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, w := range m.watches {
+	for _, key := range slices.Sorted(maps.Keys(m.watches)) { // in one order, so that simulated schedules repeat
+		w := m.watches[key]
 		if w.resource != resource {
 			continue
 		}
