@@ -46,6 +46,8 @@ var examplesNotRun = map[string]string{
 	"kubectl patch deployment train":           needsMaterialized,
 	"assay explain gpu-1 feature.node":         "it needs a worker that publishes this label; explain.txtar runs it",
 	"assay doctor --wait":                      "it waits for an installation; TestDoctorWaits runs it",
+	"assay nodes -w":                           "it prints until it is interrupted; TestNodesAreWatched of cmd/assay runs it",
+	"assay baseline levels":                    "it needs a NodeBaseline with levels; levels.txtar runs it",
 	"assay topology":                           "it needs published topologies; TestTopology runs it",
 	"assay ui":                                 "it serves pages until it is interrupted; ui.txtar and the tests of cmd/assay/ui run it",
 	"helm template":                            "Helm and a chart of the user are not there; lint.txtar checks standard input",
