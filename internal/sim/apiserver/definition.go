@@ -1,9 +1,6 @@
 package apiserver
 
-import (
-	"reflect"
-	"unsafe"
-)
+import "reflect"
 
 // The model serves custom resources as an API server does: without the fields that their definition lacks at the time of the request. What
 // is stored keeps them until the object is written. A resource whose definition has been deleted is not served. One that never had a
@@ -17,15 +14,6 @@ type defined struct {
 	absent bool
 	schema Object // of objects
 }
-
-// served identifies an object under a definition.
-type served struct {
-	object unsafe.Pointer
-	by     *defined
-}
-
-// pruned is an object without the fields that a definition lacks. It keeps the object, so that no other one gets its address.
-type pruned struct{ object, out Object }
 
 // define updates what is served after a definition was written, or deleted if it is nil. The caller holds the lock.
 func (s *Server) define(name string, definition Object) {
@@ -46,24 +34,10 @@ func (s *Server) define(name string, definition Object) {
 	}
 }
 
-// show returns an object as it is served now. The caller holds the lock, and must not modify it.
-func (s *Server) show(r *Resource, o Object) Object {
-	d := s.defined[r]
-	if o == nil || d == nil || d.schema == nil {
-		return o
-	}
-	k := served{reflect.ValueOf(o).UnsafePointer(), d}
-	p, known := s.pruned[k]
-	if !known {
-		p = pruned{o, d.prune(o)}
-		s.pruned[k] = p
-	}
-	return p.out
-}
-
-// prune returns an object as it is stored now.
+// prune returns an object as it is served and stored now: without the fields that the definition lacks. The caller holds the lock, and must not
+// modify the result.
 func (s *Server) prune(r *Resource, o Object) Object {
-	if d := s.defined[r]; d != nil && d.schema != nil {
+	if d := s.defined[r]; o != nil && d != nil && d.schema != nil {
 		return d.prune(o)
 	}
 	return o

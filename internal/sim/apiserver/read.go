@@ -23,7 +23,7 @@ func (s *Server) get(c *call) (Object, error) {
 	if o == nil {
 		return nil, apierrors.NewNotFound(c.resource.groupResource(), c.name)
 	}
-	return s.show(c.resource, o), nil
+	return s.prune(c.resource, o), nil
 }
 
 // selection is the set of objects of a list or a watch.
@@ -113,7 +113,7 @@ func (s *Server) list(c *call) *response {
 			listMeta["continue"] = base64.RawURLEncoding.EncodeToString(encode(next))
 			break
 		}
-		o := s.show(c.resource, found.objects[i])
+		o := s.prune(c.resource, found.objects[i])
 		if !sel.matches(o) {
 			continue
 		}

@@ -47,14 +47,13 @@ type Server struct {
 	encoded     map[unsafe.Pointer]encoded
 	decoded     map[view]runtime.Object
 	defined     map[*Resource]*defined
-	pruned      map[served]pruned
 	unsupported []string
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
 // New returns an empty server with the given resources.
 func New(resources ...*Resource) *Server {
-	s := &Server{resources: resources, revision: 1, states: map[*Resource][]state{}, encoded: map[unsafe.Pointer]encoded{}, decoded: map[view]runtime.Object{}, defined: map[*Resource]*defined{}, pruned: map[served]pruned{}, arrived: make(chan struct{}, 1)}
+	s := &Server{resources: resources, revision: 1, states: map[*Resource][]state{}, encoded: map[unsafe.Pointer]encoded{}, decoded: map[view]runtime.Object{}, defined: map[*Resource]*defined{}, arrived: make(chan struct{}, 1)}
 	for _, r := range resources {
 		s.states[r] = []state{{}}
 	}

@@ -54,7 +54,7 @@ func (s *Server) watch(c *call) *response {
 	case initial || from == 0:
 		for _, o := range s.now(c.resource).objects {
 			if sel.matches(o) {
-				w.initial = append(w.initial, event{kind: Added, object: s.show(c.resource, o)})
+				w.initial = append(w.initial, event{kind: Added, object: s.prune(c.resource, o)})
 			}
 		}
 		if initial {
@@ -127,16 +127,16 @@ func (w *Watch) next() (e event, at int64, k string) {
 		was, is := c.Type != Added && w.selection.matches(c.Old), c.Type != Deleted && w.selection.matches(c.New)
 		switch {
 		case was && is:
-			return event{kind: Modified, object: w.server.show(c.Resource, c.New)}, c.Revision, c.Key
+			return event{kind: Modified, object: w.server.prune(c.Resource, c.New)}, c.Revision, c.Key
 		case is:
-			return event{kind: Added, object: w.server.show(c.Resource, c.New)}, c.Revision, c.Key
+			return event{kind: Added, object: w.server.prune(c.Resource, c.New)}, c.Revision, c.Key
 		case was:
 			last := c.New
 			if c.Type != Deleted { // no longer selected: the last selected state, with the revision of the change
 				last = deepCopy(c.Old)
 				meta(last)["resourceVersion"] = strconv.FormatInt(c.Revision, 10)
 			}
-			return event{kind: Deleted, object: w.server.show(c.Resource, last)}, c.Revision, c.Key
+			return event{kind: Deleted, object: w.server.prune(c.Resource, last)}, c.Revision, c.Key
 		}
 	}
 	w.at = w.server.revision // nothing up to this revision is selected
