@@ -430,17 +430,25 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 		if err != nil {
 			return nil, nil, err
 		}
-		i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return b.Name == name })
-		if i < 0 {
-			var known []string
-			for k := range list {
-				known = append(known, list[k].Name)
-			}
-			return nil, nil, notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), name, didYouMean(name, known))
+		b, err := baselineNamed(list, name)
+		if err != nil {
+			return nil, nil, err
 		}
-		chosen = append(chosen, list[i])
+		chosen = append(chosen, *b)
 	}
 	return w, chosen, nil
+}
+
+// baselineNamed returns the NodeBaseline of a list with a name. The error suggests a similar one.
+func baselineNamed(list []assayv1alpha1.NodeBaseline, name string) (*assayv1alpha1.NodeBaseline, error) {
+	known := make([]string, len(list))
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i], nil
+		}
+		known[i] = list[i].Name
+	}
+	return nil, notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), name, didYouMean(name, known))
 }
 
 // conformance prints the report for AI conformance.

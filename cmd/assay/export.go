@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -118,15 +117,11 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 
 // levels reads the levels of the Topology from the named NodeBaseline of a list.
 func (f *exportFlags) levels(list []assayv1alpha1.NodeBaseline, opt *export.Options) error {
-	i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return b.Name == f.baseline })
-	if i >= 0 {
-		return opt.Levels(&list[i])
+	b, err := baselineNamed(list, f.baseline)
+	if err != nil {
+		return err
 	}
-	var known []string
-	for k := range list {
-		known = append(known, list[k].Name)
-	}
-	return notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), f.baseline, didYouMean(f.baseline, known))
+	return opt.Levels(b)
 }
 
 // read reads shapes, and the objects that the export is merged with, from the files or the cluster.
