@@ -13,7 +13,7 @@ import (
 // Names returns the keys of the file; those in sections contain a dot.
 func Names() []string { return keysOf(Default()).Names() }
 
-// Review returns the errors and warnings of a configuration file: the controller starts with it if there is no error. Scheduling says that
+// Review returns the errors and warnings of a configuration file. The controller starts with it unless it has errors. Scheduling says that
 // the flags of the controller set the feature gate FeatureScheduling.
 func Review(data []byte, scheduling bool) []yamltree.Problem {
 	s := Default()

@@ -37,7 +37,7 @@ func isBulk(body []byte) bool {
 	return head != nil && (head.Request.Resource.Resource == "nodefeatures" || head.Request.Resource.Resource == "nodefeaturesets")
 }
 
-// readHead reads the beginning of a body for which there is no memory.
+// readHead reads the beginning of a body that does not fit into memory.
 func readHead(w http.ResponseWriter, r *http.Request) []byte {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headTime)) // only writers in tests do not support it
 	head := make([]byte, headSize)

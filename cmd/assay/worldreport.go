@@ -34,7 +34,7 @@ func (w *world) orphan(node string) bool {
 }
 
 // undecided returns why it is unknown which value a key of a node should have: its worker has not read a source. It is empty if the value is
-// known. In files, there are no holds that say so.
+// known. Files do not contain the holds that report it.
 func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) string {
 	_, wanted := o.Giver(kind, key)
 	known := !o.Undecided(kind, key, func(*rules.RuleSet) bool { return !wanted }) // nothing gives it now: any rule may have

@@ -16,7 +16,7 @@ func (k *Known) baseline(object *assayv1alpha1.NodeBaseline) Findings {
 	f.Baseline = compiled
 	f.report(report, k)
 	if len(spec.Require)+len(spec.Uniform)+len(spec.Levels) == 0 {
-		f.Warn("spec", warning.Suspicious, "there are no checks, and every node conforms; write require, uniform or levels")
+		f.Warn("spec", warning.Suspicious, "without checks every node conforms; write require, uniform or levels")
 	}
 	if len(spec.Within) > 0 && len(spec.Uniform) == 0 {
 		f.Warn("spec.within", warning.Suspicious, "within has no effect without uniform")

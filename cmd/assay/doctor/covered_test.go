@@ -15,7 +15,7 @@ var elsewhere = map[string]string{
 	"NotMaterialized": "scheduling", "NodeRejected": "rules", "KeyFlapping": "holds", "KeyContested": "holds", "KeyRefused": "holds",
 	"AnotherMaster": "holds", "LabelsUnmet": "ready", "NodeDiffers": "shapes", "NodesDeviate": "baselines", "NoMajority": "baselines",
 	"BaselineNotReady": "baselines", "DefinitionNotWhole": "definitions", "InvalidConfiguration": "configuration",
-	// These are no Warnings.
+	// The type of these Events is Normal.
 	"TemplateChanged": "", "LossTaintRemoved": "", "DefinitionWhole": "", "ValueUnknown": "", "FeaturesIncomplete": "", "HoldsOmitted": "",
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
-// recent is how long an Event counts that is no hold. The controller reports each of these once, and what it is about may be over. It deletes
-// the Event of a hold when the hold ends.
+// recent is how long an Event counts, unless it publishes a hold: the controller emits it once, and its cause may be gone. Events that publish
+// holds are deleted when these end.
 const recent = 10 * time.Minute
 
 // manager is the component of the Events of the controller.

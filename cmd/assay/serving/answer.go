@@ -53,7 +53,7 @@ type Required struct {
 	Values []string `json:"values,omitempty"`
 	// Why is why nothing gives it.
 	Why string `json:"why,omitempty"`
-	// Has is what the node on which Given is evaluated has instead; empty: it meets the requirement, or there is no such node.
+	// Has is what the node on which Given is evaluated has instead. It is empty if the node meets the requirement, or does not exist.
 	Has string `json:"has,omitempty"`
 }
 

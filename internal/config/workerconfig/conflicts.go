@@ -55,7 +55,7 @@ func (s *Settings) customFeatures() (out []string) {
 	return slices.Compact(out)
 }
 
-// Check returns the errors and warnings of a configuration: the worker starts with it if there is no error.
+// Check returns the errors and warnings of a configuration. The worker starts with it unless it has errors.
 func Check(data []byte) []yamltree.Problem {
 	s := Default()
 	out := config.Check(data, s.Keys())
