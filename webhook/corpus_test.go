@@ -27,7 +27,7 @@ func noCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 func newServer(t testing.TB, change func(*webhook.Options)) *webhook.Server {
 	t.Helper()
-	names, err := ids.Embedded()
+	names, err := ids.Load("", "")
 	if err != nil {
 		t.Fatal(err)
 	}

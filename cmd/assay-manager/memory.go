@@ -4,12 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/assay-project/assay/internal/garbage"
 )
 
 // memoryPercent is the percentage of the memory limit at which garbage collection becomes more frequent. The rest is for memory
@@ -23,9 +24,6 @@ const (
 	// webhookGCPercent is the GOGC value of the webhook while the heap is small. A review creates two megabytes of garbage while little
 	// memory is in use; collecting it half as often reduces CPU time by a sixth.
 	webhookGCPercent = 200
-	// maxGarbage is the amount of garbage in bytes that may accumulate between two collections. The caches of a large fleet have more
-	// than that themselves.
-	maxGarbage = 64 << 20
 	// minGCPercent is the minimum GOGC value, so that a huge heap is not collected all the time.
 	minGCPercent = 20
 )
@@ -69,29 +67,14 @@ func rests(before, given, now uint64) bool { return now-before < restBytes && no
 // environment sets GOGC or GOMEMLIMIT.
 // Garbage collection uses at most half of the CPU; beyond that, the runtime exceeds the soft limit.
 func limitMemory(command string) {
-	if os.Getenv("GOGC") == "" {
-		percent := gcPercent
-		if command == "webhook" {
-			percent = webhookGCPercent
-		}
-		limitGarbage(percent)
+	percent := gcPercent
+	if command == "webhook" {
+		percent = webhookGCPercent
 	}
+	garbage.Limit(percent, minGCPercent)
 	if limit := cgroupLimit("/"); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 100 * memoryPercent)
 	}
-}
-
-// limitGarbage sets GOGC for the size of the heap, now and after each collection.
-func limitGarbage(percent int) {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	debug.SetGCPercent(gcPercentFor(percent, live[0].Value.Uint64()))
-	runtime.AddCleanup(&struct{ *byte }{}, limitGarbage, percent) // nothing refers to it: it is gone after the next collection
-}
-
-// gcPercentFor returns the GOGC value of a heap with live bytes: percent, but less if that were more than maxGarbage.
-func gcPercentFor(percent int, live uint64) int {
-	return max(minGCPercent, int(min(uint64(percent), maxGarbage*100/max(live, 1))))
 }
 
 // cgroupLimit returns the memory limit of the process in bytes, or 0 if there is none. A container sees its cgroup at the root, a

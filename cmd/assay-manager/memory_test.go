@@ -3,58 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/metrics"
 	"testing"
-	"time"
 )
-
-func TestGarbageOfALargeHeapIsLimited(t *testing.T) {
-	for name, test := range map[string]struct {
-		percent int
-		live    uint64
-		want    int
-	}{
-		"Start":         {50, 0, 50},
-		"ThousandNodes": {50, 25 << 20, 50},
-		"AtTheLimit":    {50, 128 << 20, 50},
-		"LargeFleet":    {50, 160 << 20, 40},
-		"Webhook":       {200, 20 << 20, 200},
-		"LargeWebhook":  {200, 160 << 20, 40},
-		"Huge":          {50, 4 << 30, minGCPercent},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := gcPercentFor(test.percent, test.live); got != test.want {
-				t.Errorf("got %d, want %d", got, test.want)
-			}
-		})
-	}
-}
-
-// TestGarbageIsLimitedAfterEachCollection lets a heap grow and shrink.
-func TestGarbageIsLimitedAfterEachCollection(t *testing.T) {
-	limitGarbage(webhookGCPercent)
-	const size = 128 << 20
-	large := make([]byte, size)
-	for _, want := range []func(uint64) bool{
-		func(percent uint64) bool { return percent <= maxGarbage*100/size },
-		func(percent uint64) bool { return percent > maxGarbage*100/size },
-	} {
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-			runtime.GC()
-			percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-			metrics.Read(percent)
-			if want(percent[0].Value.Uint64()) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("GOGC is %d", percent[0].Value.Uint64())
-			}
-		}
-		runtime.KeepAlive(large)
-		large = nil
-	}
-}
 
 func TestAnIdleManagerGivesMemoryBackOnce(t *testing.T) {
 	const start = 40 << 20

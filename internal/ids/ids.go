@@ -5,13 +5,13 @@
 package ids
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -32,9 +32,12 @@ const maxFile = 16 << 20
 
 // Names maps IDs to names. IDs are lower-case hexadecimal numbers with four digits, as in sysfs. It is immutable and safe for
 // concurrent use.
-type Names struct {
-	pci, usb table // vendor<<16|device+1; for a vendor itself, vendor<<16
-	classes  table // PCI: class<<16|subclass+1
+type Names struct{ pci, usb list }
+
+// list is the content of one file.
+type list struct {
+	devices table // vendor<<16|device+1; for a vendor itself, vendor<<16
+	classes table // PCI: class<<16|subclass+1
 }
 
 // table maps numbers to names. It consists of one string and two slices of numbers: the garbage collector would have to scan a map
@@ -45,11 +48,24 @@ type table struct {
 	text string
 }
 
-func newTable(names map[uint32]string) table {
-	t := table{keys: slices.Sorted(maps.Keys(names)), ends: make([]uint32, 0, len(names))}
+// entry is one line of a file.
+type entry struct {
+	key  uint32
+	name string
+}
+
+// newTable returns the table of entries in the order of a file, of which the last one counts for a number. The files are sorted but for
+// some tens of devices.
+func newTable(entries []entry) table {
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
+	t := table{keys: make([]uint32, 0, len(entries)), ends: make([]uint32, 0, len(entries))}
 	var text strings.Builder
-	for _, key := range t.keys {
-		text.WriteString(names[key])
+	for i, e := range entries {
+		if i+1 < len(entries) && entries[i+1].key == e.key {
+			continue
+		}
+		text.WriteString(e.name)
+		t.keys = append(t.keys, e.key)
 		t.ends = append(t.ends, uint32(text.Len())) //nolint:gosec // bounded by maxFile
 	}
 	t.text = text.String()
@@ -68,58 +84,64 @@ func (t *table) name(key uint32) (string, bool) {
 	return t.text[start:t.ends[i]], true
 }
 
-// Embedded returns the names that are embedded in the program. They are parsed on first use.
-var Embedded = sync.OnceValues(func() (*Names, error) {
-	pci, err := unzip(pciGz)
-	if err != nil {
-		return nil, err
-	}
-	usb, err := unzip(usbGz)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(bytes.NewReader(pci), bytes.NewReader(usb))
-})
+// The lists that are embedded in the program. Each is parsed on first use.
+var (
+	embeddedPCI = sync.OnceValues(func() (list, error) { return unzip(pciGz) })
+	embeddedUSB = sync.OnceValues(func() (list, error) { return unzip(usbGz) })
+)
 
-// Load returns the embedded names, replaced by the names in the given files. Either path may be empty.
+// Load returns the names in the given files. An empty path means the list that is embedded in the program.
 func Load(pciFile, usbFile string) (*Names, error) {
-	base, err := Embedded()
+	pci, err := load(pciFile, embeddedPCI)
 	if err != nil {
 		return nil, err
 	}
-	n := *base
-	if pciFile != "" {
-		if n.pci, n.classes, err = parseFile(pciFile); err != nil {
-			return nil, err
-		}
+	usb, err := load(usbFile, embeddedUSB)
+	if err != nil {
+		return nil, err
 	}
-	if usbFile != "" {
-		if n.usb, _, err = parseFile(usbFile); err != nil {
-			return nil, err
-		}
-	}
-	return &n, nil
+	return &Names{pci: pci, usb: usb}, nil
 }
 
-// Parse parses lists in the format of pci.ids and usb.ids. It skips everything except for vendors, devices and classes.
-func Parse(pci, usb io.Reader) (*Names, error) {
-	n := &Names{}
-	var err error
-	if n.pci, n.classes, err = parse(pci); err != nil {
-		return nil, fmt.Errorf("pci.ids: %w", err)
+// load returns the list in a file, or the embedded one if the path is empty.
+func load(path string, embedded func() (list, error)) (list, error) {
+	if path == "" {
+		return embedded()
 	}
-	if n.usb, _, err = parse(usb); err != nil {
-		return nil, fmt.Errorf("usb.ids: %w", err)
+	f, err := os.Open(path)
+	if err != nil {
+		return list{}, err
 	}
-	return n, nil
+	defer func() { _ = f.Close() }() // closing a file that was only read
+	l, err := read(f)
+	if err != nil {
+		return list{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return l, nil
+}
+
+func unzip(data []byte) (list, error) {
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return list{}, err
+	}
+	return read(z)
+}
+
+func read(r io.Reader) (list, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile))
+	if err != nil {
+		return list{}, err
+	}
+	return parse(string(data))
 }
 
 // PCIVendor returns the name of a vendor.
-func (n *Names) PCIVendor(vendor string) (string, bool) { return lookup(&n.pci, vendor, "") }
+func (n *Names) PCIVendor(vendor string) (string, bool) { return lookup(&n.pci.devices, vendor, "") }
 
 // PCIDevice returns the name of a device of a vendor.
 func (n *Names) PCIDevice(vendor, device string) (string, bool) {
-	return lookup(&n.pci, vendor, device)
+	return lookup(&n.pci.devices, vendor, device)
 }
 
 // PCIClass returns the name of a class with its subclass, such as 0302.
@@ -127,15 +149,15 @@ func (n *Names) PCIClass(class string) (string, bool) {
 	if len(class) != 4 {
 		return "", false
 	}
-	return lookup(&n.classes, class[:2], class[2:])
+	return lookup(&n.pci.classes, class[:2], class[2:])
 }
 
 // USBVendor returns the name of a vendor.
-func (n *Names) USBVendor(vendor string) (string, bool) { return lookup(&n.usb, vendor, "") }
+func (n *Names) USBVendor(vendor string) (string, bool) { return lookup(&n.usb.devices, vendor, "") }
 
 // USBDevice returns the name of a device of a vendor.
 func (n *Names) USBDevice(vendor, device string) (string, bool) {
-	return lookup(&n.usb, vendor, device)
+	return lookup(&n.usb.devices, vendor, device)
 }
 
 func lookup(t *table, first, second string) (string, bool) {
@@ -154,36 +176,22 @@ func lookup(t *table, first, second string) (string, bool) {
 	return t.name(key)
 }
 
-func parseFile(path string) (devices, classes table, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return table{}, table{}, err
-	}
-	defer func() { _ = f.Close() }() // closing a file that was only read
-	devices, classes, err = parse(io.LimitReader(f, maxFile))
-	if err != nil {
-		return table{}, table{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return devices, classes, nil
-}
-
-// parse parses one list, and returns its devices and its classes. A line is "ID NAME"; devices are indented by one tab, subsystems
-// and interfaces by two. Classes begin with "C "; lists that begin with other letters are skipped.
-func parse(r io.Reader) (table, table, error) {
-	devices, classes := map[uint32]string{}, map[uint32]string{}
-	var into map[uint32]string
+// parse parses a list in the format of pci.ids and usb.ids. A line is "ID NAME"; devices are indented by one tab, subsystems and
+// interfaces by two. Classes begin with "C "; lists that begin with other letters are skipped.
+func parse(text string) (list, error) {
+	devices, classes := make([]entry, 0, strings.Count(text, "\n")), []entry(nil)
+	var into *[]entry
 	var group uint32
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
 		if strings.TrimSpace(line) == "" || line[0] == '#' || strings.HasPrefix(line, "\t\t") {
 			continue
 		}
 		rest, indented := strings.CutPrefix(line, "\t")
 		if !indented {
-			into = devices
+			into = &devices
 			if class, ok := strings.CutPrefix(line, "C "); ok {
-				into, rest = classes, class
+				into, rest = &classes, class
 			}
 		}
 		id, name, ok := strings.Cut(rest, "  ")
@@ -198,24 +206,13 @@ func parse(r io.Reader) (table, table, error) {
 		case into == nil:
 		case !indented:
 			group = uint32(v) << 16
-			into[group] = name
+			*into = append(*into, entry{group, name})
 		case v != 0xffff:
-			into[group|uint32(v)+1] = name
+			*into = append(*into, entry{group | uint32(v) + 1, name})
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return table{}, table{}, err
-	}
 	if len(devices) == 0 {
-		return table{}, table{}, fmt.Errorf("contains no ids")
+		return list{}, errors.New("contains no ids")
 	}
-	return newTable(devices), newTable(classes), nil
-}
-
-func unzip(data []byte) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.LimitReader(z, maxFile))
+	return list{devices: newTable(devices), classes: newTable(classes)}, nil
 }

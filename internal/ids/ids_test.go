@@ -8,7 +8,7 @@ import (
 )
 
 func TestEmbeddedNamesCommonDevices(t *testing.T) {
-	n, err := Embedded()
+	n, err := Load("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +59,25 @@ func TestFileReplacesTheEmbeddedList(t *testing.T) {
 	}
 }
 
+// TestIDsInAnyOrder checks that devices are found that are not in the order of their numbers, and that the last name of a number counts.
+func TestIDsInAnyOrder(t *testing.T) {
+	l, err := parse("2000  Second\n1000  First\n\t10e0  Last\n\t1000  Old\n\t1000  New\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Names{pci: l}
+	for device, want := range map[string]string{"10e0": "Last", "1000": "New"} {
+		if got, _ := n.PCIDevice("1000", device); got != want {
+			t.Errorf("%s: %q, want %q", device, got, want)
+		}
+	}
+	for vendor, want := range map[string]string{"1000": "First", "2000": "Second"} {
+		if got, _ := n.PCIVendor(vendor); got != want {
+			t.Errorf("%s: %q, want %q", vendor, got, want)
+		}
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("no ids here\n"), 0o600); err != nil {
@@ -75,8 +94,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("1234  Maker\n\tabcd  Thing\nC 03  Display\n\t02  3D\n")
 	f.Add("\tabcd  Thing before any vendor\nAT 0100  x\n\t0001  y\n")
 	f.Fuzz(func(t *testing.T, list string) {
-		n, err := Parse(strings.NewReader(list), strings.NewReader("0001  x\n"))
-		if err == nil {
+		pci, err := parse(list)
+		if n := (&Names{pci: pci}); err == nil {
 			n.PCIDevice("1234", "abcd")
 		}
 	})

@@ -5,6 +5,7 @@
 package schemacheck
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"sync"
@@ -30,7 +31,7 @@ import (
 // unchecked is the prefix of the API server's message that it did not evaluate CEL rules because of other errors.
 const unchecked = "some validation rules were not checked"
 
-// Kind validates the objects of one CRD. Its CEL rules are compiled on first use.
+// Kind validates the objects of one CRD.
 type Kind struct {
 	namespaced bool
 	structural *structuralschema.Structural
@@ -38,18 +39,16 @@ type Kind struct {
 	rules      *cel.Validator
 }
 
-// load returns the CRDs by kind. Each is parsed on first use, which takes tens of milliseconds.
-var load = sync.OnceValue(func() map[string]func() *Kind {
+// kinds returns the CRDs by kind. Each is parsed on first use, which takes tens of milliseconds: the name of its kind is read from a line.
+var kinds = sync.OnceValue(func() map[string]func() *Kind {
 	out := map[string]func() *Kind{}
 	for _, data := range charts.CRDs() {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(data, crd); err != nil {
-			panic(err) // embedded files are valid, see the test
-		}
-		out[crd.Spec.Names.Kind] = sync.OnceValue(func() *Kind {
-			k, err := newKind(crd)
+		_, names, _ := bytes.Cut(data, []byte("\n    kind: ")) // of spec.names
+		kind, _, _ := bytes.Cut(names, []byte("\n"))
+		out[string(kind)] = sync.OnceValue(func() *Kind {
+			k, err := Parse(data)
 			if err != nil {
-				panic(err) // embedded files are valid
+				panic(err) // embedded files are valid, see the test
 			}
 			return k
 		})
@@ -88,11 +87,11 @@ func newKind(crd *apiextensionsv1.CustomResourceDefinition) (*Kind, error) {
 // Create returns the errors of the API server for creating an object with fieldValidation=Strict. It modifies the object. Objects
 // of other kinds have no errors.
 func Create(object map[string]any) field.ErrorList {
-	find := load()[(&unstructured.Unstructured{Object: object}).GetKind()]
-	if find == nil {
+	kind := kinds()[(&unstructured.Unstructured{Object: object}).GetKind()]
+	if kind == nil {
 		return nil
 	}
-	return find().Create(object)
+	return kind().Create(object)
 }
 
 // Create returns the errors of the API server for creating an object of the kind with fieldValidation=Strict. It modifies the object.

@@ -5,9 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/api/featureset"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/schemacheck"
 )
 
@@ -26,6 +28,20 @@ func TestCreateDropsNulls(t *testing.T) {
 		}
 		if errs := schemacheck.Create(object); (len(errs) == 0) != accepted {
 			t.Errorf("%s: %v", spec, errs)
+		}
+	}
+}
+
+// TestEveryKindIsChecked checks that objects of each kind of the chart are validated.
+func TestEveryKindIsChecked(t *testing.T) {
+	for file, data := range charts.CRDs() {
+		crd := apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		object := map[string]any{"kind": crd.Spec.Names.Kind, "metadata": map[string]any{"name": "a"}, "spce": map[string]any{}}
+		if errs := schemacheck.Create(object); len(errs) == 0 {
+			t.Errorf("%s: the unknown field spce of a %s is not reported", file, crd.Spec.Names.Kind)
 		}
 	}
 }
