@@ -108,7 +108,7 @@ var kindForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_-
 // readKind returns the kind of a specification. It does not decode the devices: a specification of many GPUs has a megabyte of YAML,
 // which would be the largest part of the worker's memory.
 func readKind(h host.Host, file string) (string, error) {
-	data, err := h.ReadFile(file)
+	data, err := h.ReadText(file)
 	if err != nil {
 		return "", err
 	}

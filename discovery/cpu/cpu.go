@@ -187,7 +187,7 @@ func hypervisor(r *discovery.Result, h host.Host, facts host.CPUFacts) string {
 	if facts.Arch != "s390x" {
 		return inLabel(facts.Hypervisor)
 	}
-	data, err := h.ReadFile("proc/sysinfo")
+	data, err := h.ReadText("proc/sysinfo")
 	if err == nil && !bytes.Contains(data, []byte(":")) {
 		err = errors.New("/proc/sysinfo describes no machine")
 	}

@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,24 @@ func TestAttributes(t *testing.T) {
 			feature: cpu.TopologyFeature,
 			want:    map[string]string{"cpu_count": "2", "core_count": "1", "hardware_multithreading": "true"},
 			labels:  map[string]string{"cpu-hardware_multithreading": "true"},
+		},
+		"lists of CPUs that end in a zero byte, as those of Linux 5.15 on arm64": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-3\n" +
+				"cpu0/topology/thread_siblings_list: 0\x00\ncpu0/topology/physical_package_id: 0\ncpu0/topology/package_cpus_list: 0-1\x00\n" +
+				"cpu1/topology/thread_siblings_list: 1\x00\ncpu1/topology/physical_package_id: 0\n" +
+				"cpu2/topology/thread_siblings_list: 2\x00\ncpu2/topology/physical_package_id: 1\ncpu2/topology/package_cpus_list: 2-3\x00\n" +
+				"cpu3/topology/thread_siblings_list: 3\x00\ncpu3/topology/physical_package_id: 1\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "4", "core_count": "4", "hardware_multithreading": "false", "socket_count": "2"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
+		},
+		"empty lists of the CPUs of a package": {
+			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\n" +
+				"cpu0/topology/thread_siblings_list: 0\ncpu0/topology/physical_package_id: 0\ncpu0/topology/package_cpus_list:\n" +
+				"cpu1/topology/thread_siblings_list: 1\ncpu1/topology/physical_package_id: 1\ncpu1/topology/package_cpus_list:\n",
+			feature: cpu.TopologyFeature,
+			want:    map[string]string{"cpu_count": "2", "core_count": "2", "hardware_multithreading": "false", "socket_count": "2"},
+			labels:  map[string]string{"cpu-hardware_multithreading": "false"},
 		},
 		"virtual machine without a topology": {
 			archive: "-- sys/devices/system/cpu/ --\nonline: 0-1\n",
@@ -276,6 +295,38 @@ func TestListsOfCapabilitiesLimitLabelsOnly(t *testing.T) {
 				t.Errorf("%d flags in the feature, want all 5", n)
 			}
 		})
+	}
+}
+
+// TestProcessorsOfOldKernels: kernels before 3.8 print what ARM processors share once, after the processors.
+func TestProcessorsOfOldKernels(t *testing.T) {
+	r := discover(t, cpu.DefaultConfig(), `-- host.json --
+{"uname": {"release": "3.4.104", "machine": "armv7l"}, "cpu": {"arch": "arm"}}
+-- proc/cpuinfo --
+Processor	: ARMv7 Processor rev 4 (v7l)
+processor	: 0
+BogoMIPS	: 38.40
+
+processor	: 1
+BogoMIPS	: 76.80
+Features	: of_another_processor
+
+Features	: swp half thumb fastmult vfp edsp neon vfpv3 vfpv4
+CPU implementer	: 0x41
+CPU architecture: 7
+CPU variant	: 0x0
+CPU part	: 0xc07
+CPU revision	: 4
+
+Hardware	: board
+`)
+	want := []string{"EDSP", "FASTMUL", "HALF", "NEON", "SWP", "THUMB", "VFP", "VFPv3", "VFPv4"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(r.Features.Flags[cpu.CPUIDFeature].Elements))); diff != "" {
+		t.Errorf("capabilities (-want +got):\n%s", diff)
+	}
+	model := map[string]string{"architecture": "armv7l", "vendor_id": "ARM", "family": "15", "id": "49268"}
+	if diff := cmp.Diff(model, r.Features.Attributes[cpu.ModelFeature].Elements); diff != "" {
+		t.Errorf("model (-want +got):\n%s", diff)
 	}
 }
 

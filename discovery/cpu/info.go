@@ -22,30 +22,32 @@ func readInfo(h host.Host) (Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := ParseInfo(data)
+	info := ParseInfo(host.Text(data))
 	if len(info) == 0 {
 		return nil, errors.New("/proc/cpuinfo describes no processor")
 	}
 	return info, nil
 }
 
-// ParseInfo parses /proc/cpuinfo up to the empty line after the first processor. On some architectures facts about the machine
-// precede or follow the processors; the preceding ones are included. The first line with a key wins.
+// ParseInfo parses the first processor in /proc/cpuinfo, and what some architectures print before or after the processors because all
+// of them share it: kernels before 3.8 list the capabilities of ARM processors there. The first line with a key wins.
 func ParseInfo(data []byte) Info {
 	info := Info{}
+	other := false // within the entries of another processor, which end with an empty line
 	for line := range bytes.Lines(data) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // cut off: a flag at its end may be another one
 		}
 		key, value, ok := bytes.Cut(line, []byte(":"))
 		if !ok {
-			if len(bytes.TrimSpace(line)) == 0 && info["processor"] != "" {
-				break
-			}
+			other = other && len(bytes.TrimSpace(line)) > 0
 			continue
 		}
 		// "processor 0: version = 00, …" on IBM Z is a separate key that begins like the one of other architectures.
 		name := string(bytes.TrimSpace(key))
+		if other = other || name == "processor" && info[name] != ""; other {
+			continue
+		}
 		if _, ok := info[name]; !ok && name != "" {
 			// The flags of a large processor are longer than the limit for published values.
 			info[name] = host.CleanTo(value, infoPrefix)

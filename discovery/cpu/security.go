@@ -101,7 +101,7 @@ func miscCapacity(r *discovery.Result, h host.Host) map[string]string {
 		r.Problem(host.Present(err))
 		return nil
 	}
-	capacity, err := ParseCapacity(data)
+	capacity, err := ParseCapacity(host.Text(data))
 	r.Problem(err)
 	return capacity
 }

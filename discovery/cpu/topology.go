@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,10 +84,12 @@ func multithreading(h host.Host, threads int) (string, error) {
 }
 
 // sockets counts the packages that have CPUs online. It returns 0 if a CPU does not say to which it belongs: without firmware that
-// describes packages, the number of every CPU's package is -1. It reads the list of CPUs once per package, not once per CPU.
+// describes packages, the number of every CPU's package is -1. With the list of a package's CPUs it reads one of them, without it all:
+// a copy of a machine may have an empty one, because Linux 5.15 reports its size as 0.
 func sockets(h host.Host, online []int) (int, error) {
 	seen := map[int]bool{}
 	ids := map[uint64]bool{}
+	var unread error
 	for _, cpu := range online {
 		if seen[cpu] {
 			continue
@@ -94,7 +97,7 @@ func sockets(h host.Host, online []int) (int, error) {
 		file := topologyFile(cpu, "physical_package_id")
 		text, err := h.ReadAttribute(file)
 		if err != nil || text == "-1" {
-			return 0, host.Present(err)
+			return 0, errors.Join(host.Present(err), unread)
 		}
 		id, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
@@ -105,9 +108,7 @@ func sockets(h host.Host, online []int) (int, error) {
 		if errors.Is(err, fs.ErrNotExist) { // before Linux 5.3
 			siblings, err = cpuList(h, topologyFile(cpu, "core_siblings_list"))
 		}
-		if host.Present(err) != nil {
-			return 0, err
-		}
+		unread = cmp.Or(unread, host.Present(err))
 		for _, s := range siblings {
 			seen[s] = true
 		}
@@ -151,7 +152,7 @@ func cpuList(h host.Host, file string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := ParseCPUList(strings.TrimSpace(string(data)))
+	list, err := ParseCPUList(host.CleanTo(data, host.MaxFileSize))
 	if err == nil && len(list) == 0 {
 		err = errors.New("names no CPU")
 	}

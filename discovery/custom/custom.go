@@ -148,7 +148,7 @@ func (s *Source) read(h host.Host) ([]Document, []error) {
 			case info.IsDir() && depth == 0:
 				visit(path, depth+1)
 			case info.Mode().IsRegular():
-				data, err := h.ReadFile(path)
+				data, err := h.ReadText(path)
 				if err == nil && len(data) > MaxFileSize {
 					err = &fs.PathError{Op: "read", Path: "/" + path, Err: host.ErrTooLarge}
 				}

@@ -31,7 +31,7 @@ func nvidia(r *discovery.Result, h host.Host) error {
 	case host.Present(err) != nil:
 		return err
 	case err == nil:
-		if driver, err = parseNVIDIAVersion(string(data)); err != nil {
+		if driver, err = parseNVIDIAVersion(string(host.Text(data))); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func readNVIDIA(r *discovery.Result, h host.Host, address string) map[string]str
 		r.Problem(err)
 		return gpu
 	}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(string(host.Text(data))) {
 		field, value, _ := strings.Cut(line, ":")
 		value = host.Clean([]byte(value))
 		// The driver reports ??.??.??.??.?? for the BIOS of a GPU that no program has used yet.

@@ -152,6 +152,12 @@ func (h Host) ReadPrefix(name string, n int) ([]byte, error) {
 	return data, nil
 }
 
+// ReadText returns the text in a file of at most MaxFileSize bytes, as Text does. Errors are those of ReadFile.
+func (h Host) ReadText(name string) ([]byte, error) {
+	data, err := h.ReadFile(name)
+	return Text(data), err
+}
+
 // ReadAttribute returns the value in a file with one value, sanitized by Clean. Errors are those of ReadFile.
 func (h Host) ReadAttribute(name string) (string, error) {
 	data, err := h.ReadPrefix(name, MaxAttributeSize)

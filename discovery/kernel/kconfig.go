@@ -100,6 +100,7 @@ func (c *kconfigCache) load(h host.Host, release, name string) (map[string]strin
 	if err != nil {
 		return nil, fmt.Errorf("/%s: %w", name, err)
 	}
+	data = host.Text(data)
 	options := ParseConfig(data)
 	if len(options) == 0 {
 		return nil, fmt.Errorf("/%s sets no option, such as CONFIG_SMP=y", name)

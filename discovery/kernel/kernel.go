@@ -140,7 +140,7 @@ func modules(r *discovery.Result, h host.Host, release string, options map[strin
 // says so; a sandbox can hide it too.
 func loadedModules(h host.Host, options map[string]string) ([]string, error) {
 	const file = "proc/modules"
-	data, err := h.ReadFile(file)
+	data, err := h.ReadText(file)
 	if errors.Is(err, fs.ErrNotExist) && options != nil && options["MODULES"] == "" {
 		return nil, nil
 	}
@@ -158,7 +158,7 @@ func loadedModules(h host.Host, options map[string]string) ([]string, error) {
 func builtinModules(h host.Host, release string) ([]string, error) {
 	files := []string{"lib/modules/" + release + "/modules.builtin", "usr/lib/modules/" + release + "/modules.builtin"}
 	for _, file := range files {
-		data, err := h.ReadFile(file)
+		data, err := h.ReadText(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -230,7 +230,7 @@ func (s *Source) parse(out *elements, origin string, data []byte) {
 		}
 	}
 	out.read[origin] = data
-	out.parse(origin, data)
+	out.parse(origin, host.Text(data))
 }
 
 // writable returns which users other than root can change a file; empty if none.

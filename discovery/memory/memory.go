@@ -107,7 +107,7 @@ func nonVolatile(r *discovery.Result, h host.Host) {
 // without swap has no such file.
 func swap(r *discovery.Result, h host.Host) {
 	const file = "proc/swaps"
-	data, err := h.ReadFile(file)
+	data, err := h.ReadText(file)
 	if host.Present(err) != nil {
 		r.Problem(err)
 		return

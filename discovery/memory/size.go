@@ -13,7 +13,7 @@ import (
 
 // total returns the memory that the kernel manages, slightly less than is installed, see proc_meminfo(5).
 func total(r *discovery.Result, h host.Host) {
-	data, err := h.ReadFile("proc/meminfo")
+	data, err := h.ReadText("proc/meminfo")
 	if err != nil {
 		r.Problem(err)
 		return
@@ -61,7 +61,7 @@ func numaNodes(r *discovery.Result, h host.Host, names []string) {
 		}
 		dir := h.Resolve("sys/bus/node/devices/" + name)
 		node := map[string]string{}
-		data, err := h.ReadFile(dir + "/meminfo")
+		data, err := h.ReadText(dir + "/meminfo")
 		if err != nil {
 			r.Problem(host.Present(err))
 		} else if size, ok := ParseMemInfo(data)["MemTotal"]; ok {

@@ -110,10 +110,10 @@ func tpm(r *discovery.Result, h host.Host) {
 // osRelease reads os-release(5): /etc/os-release, or the vendor's copy if that does not exist.
 func osRelease(r *discovery.Result, h host.Host) {
 	file := "etc/os-release"
-	data, err := h.ReadFile(file)
+	data, err := h.ReadText(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		file = "usr/lib/os-release"
-		data, err = h.ReadFile(file)
+		data, err = h.ReadText(file)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("operating system: found neither /etc/os-release nor /usr/lib/os-release")

@@ -140,7 +140,7 @@ func readDistances(h host.Host, file string, online []int64) (map[int]int64, err
 
 // readMemory returns MemTotal in bytes. Lines of a node begin with "Node 0 ".
 func readMemory(h host.Host, file string) (int64, error) {
-	data, err := h.ReadFile(file)
+	data, err := h.ReadText(file)
 	if err != nil {
 		return 0, err
 	}
