@@ -18,6 +18,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules"
@@ -144,7 +145,9 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 		"Deleted":                {nil, provenance.Gone},
 		"Recreated":              {&assembly.Object{UID: "2"}, provenance.Gone},
 		"Off":                    {&assembly.Object{UID: "1"}, provenance.Off},
-		"Linking":                {&assembly.Object{UID: "1", Rules: assembly.Rules{Set: set}}, provenance.Unsettled},
+		"Linking":                {&assembly.Object{UID: "1", Rules: assembly.Rules{Set: set}}, provenance.Waiting},
+		"RecreatedAndLinking":    {&assembly.Object{UID: "2", Rules: assembly.Rules{Set: set}}, provenance.Waiting},
+		"RecreatedAndActive":     {&assembly.Object{UID: "3", Rules: assembly.Rules{Set: set}}, provenance.Gone},
 		"Unresolved":             {&assembly.Object{UID: "1", Unresolved: &assembly.Error{}}, provenance.Unsettled},
 		"CreatedAgainAndUnknown": {&assembly.Object{UID: "2", Lost: &assembly.Error{}}, provenance.Waiting},
 		"Waiting":                {&assembly.Object{UID: "1", Lost: &assembly.Error{}}, provenance.Waiting},
@@ -153,9 +156,24 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 			object: func(string) *assembly.Object { return tc.object }, vanished: func(string, string) bool { return false },
 			book: provenance.NewBook(nil, provenance.Fleet{}),
 		}
-		if got := g.state(provenance.Giver{ID: "1", Name: "o"}); got != tc.want {
+		active := &decide.Active{Givers: map[string]provenance.Giver{"3": {ID: "3"}}}
+		if got := g.state(active, provenance.Giver{ID: "1", Name: "o"}); got != tc.want {
 			t.Errorf("%s: state %d, want %d", name, got, tc.want)
 		}
+	}
+}
+
+// TestAnObjectHasOneStateInAPass: a rule was applied again while a pass over a node waited for the API server, and a label went and came back.
+// The pass evaluated the rules of before, and the budget had been asked about other keys.
+func TestAnObjectHasOneStateInAPass(t *testing.T) {
+	now := &assembly.Object{UID: "1", Lost: &assembly.Error{}}
+	g := &givers{object: func(string) *assembly.Object { return now }, book: provenance.NewBook(nil, provenance.Fleet{})}
+	active, by := &decide.Active{}, provenance.Giver{ID: "1", Name: "o"}
+	state := g.states(active)
+	first := state(by)
+	now = &assembly.Object{UID: "1"}
+	if again, next := state(by), g.states(active)(by); first != provenance.Waiting || again != first || next != provenance.Off {
+		t.Errorf("states %d and %d in one pass, %d in the next one", first, again, next)
 	}
 }
 

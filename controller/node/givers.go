@@ -50,7 +50,7 @@ func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) 
 			linked := g.registry.Program()
 			return linked.Generation, g.of(linked).Givers
 		},
-		State: g.state,
+		State: func(by provenance.Giver) provenance.State { return g.state(g.of(g.registry.Program()), by) },
 		Definitions: func() map[string]string {
 			out := map[string]string{}
 			for name, d := range g.definitions.All() {
@@ -73,9 +73,29 @@ func (g *givers) of(linked *assembly.Linked) *decide.Active {
 	return g.active
 }
 
-// state returns the state of an object that is not active.
-func (g *givers) state(by provenance.Giver) provenance.State {
+// states returns a function for one pass over a node, which returns the state of an object that is not among the active ones. An object keeps
+// its state for the whole pass: the evidence that the pass asked for is about what it has found first.
+func (g *givers) states(active *decide.Active) func(provenance.Giver) provenance.State {
+	found := map[string]provenance.State{}
+	return func(by provenance.Giver) provenance.State {
+		state, ok := found[by.ID]
+		if !ok {
+			state = g.state(active, by)
+			found[by.ID] = state
+		}
+		return state
+	}
+}
+
+// state returns the state of an object that is not among the active ones. It waits for rules that are about to become active, of this object
+// or of another one of its name: they may give what it gave.
+func (g *givers) state(active *decide.Active, by provenance.Giver) provenance.State {
 	o := g.object(by.Name)
+	if o != nil && o.Set != nil {
+		if _, linked := active.Givers[string(o.UID)]; !linked {
+			return provenance.Waiting
+		}
+	}
 	switch {
 	case o != nil && string(o.UID) != by.ID && o.Suspended():
 		return provenance.Waiting // it may be the same, created again with its definition
@@ -83,8 +103,8 @@ func (g *givers) state(by provenance.Giver) provenance.State {
 		return g.absent(by, o == nil)
 	case o.Suspended():
 		return provenance.Waiting
-	case o.Set != nil || !o.Settled():
-		return provenance.Unsettled // it has a set and is about to be linked
+	case !o.Settled():
+		return provenance.Unsettled
 	}
 	return provenance.Off
 }

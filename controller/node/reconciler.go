@@ -133,7 +133,8 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	r.reportLeftOut(ctx, node, state.LeftOut)
 	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
 	origins := &decide.Origins{
-		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Inactive: r.givers.state, Memory: &known.Memory, Unknown: state.Blind,
+		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Memory: &known.Memory, Unknown: state.Blind,
+		Inactive:  r.givers.states(p.active),
 		Suspended: r.givers.suspended != nil && r.givers.suspended(),
 		Changes:   r.limits.changes.Of(node.Name),
 	}
