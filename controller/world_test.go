@@ -29,6 +29,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
@@ -181,7 +182,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		w.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
-		Scheme: scheme, Cache: caches, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
+		Scheme: scheme, Cache: caches, NewCache: compile.NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, Logger: log,
 		Controller: ctrlconfig.Controller{SkipNameValidation: &sameNames},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
@@ -65,7 +66,7 @@ func runAdmission(ctx context.Context, f *webhookFlags, options webhook.Options)
 		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Cache: caches,
+		Scheme: scheme, Cache: caches, NewCache: compile.NewCache,
 		Metrics:                metrics,
 		HealthProbeBindAddress: address(f.port),
 	})

@@ -16,6 +16,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
@@ -157,6 +158,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                  scheme,
 		Cache:                   caches,
+		NewCache:                compile.NewCache,
 		Controller:              ctrlconfig.Controller{SkipNameValidation: &again},
 		Metrics:                 metrics,
 		HealthProbeBindAddress:  address(f.port),

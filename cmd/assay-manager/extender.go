@@ -117,6 +117,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	mgr, err := ctrl.NewManager(rest, ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  caches,
+		NewCache:               compile.NewCache,
 		Metrics:                metricsserver.Options{BindAddress: "0"}, // served by the extender's server, with authorization
 		HealthProbeBindAddress: "0",
 	})

@@ -32,7 +32,7 @@ import (
 //   - NodeBaselines, if their conditions are set on Nodes: these are rules too.
 //   - the directory of built-in rules, and the definitions of these kinds.
 //
-// The registry is ready once every object that existed at the start has been processed.
+// The manager's cache must be one of NewCache. The registry is ready once every object that existed at the start has been processed.
 func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 	watcher, err := client.NewWithWatch(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
@@ -42,6 +42,13 @@ func Add(mgr ctrl.Manager, opt Options) (*Rules, error) {
 		Live: mgr.GetAPIReader(), Events: follow.Watch(watcher), Every: opt.DefinitionsEvery, Relist: opt.Relist,
 	}, opt.kinds()...)
 	r := newRules(mgr.GetClient(), mgr.GetAPIReader(), opt, definitions)
+	caches, ok := mgr.GetCache().(*orderedCache)
+	if !ok {
+		return nil, errors.New("the manager has no cache of compile.NewCache")
+	}
+	caches.before = func(ctx context.Context) {
+		untilDone(ctx, "definitions", func() error { return definitions.Load(ctx) })
+	}
 	if opt.BuiltIn != "" {
 		// Load built-in rules before the registry is ready: nodes that are evaluated without them would lose their outputs.
 		r.builtIn = directory.New(opt.BuiltIn, r.registry)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -125,6 +127,28 @@ func (r *Rules) Accepted() map[types.UID]assembly.Accepted {
 	return out
 }
 
+// orderedCache lists objects after the definitions of their kinds were read. An object that was listed before could lack fields that the
+// definition has again when it is read.
+type orderedCache struct {
+	cache.Cache
+
+	before func(ctx context.Context) // reads the definitions; set by Add
+}
+
+// NewCache returns the cache that Add needs, as manager.Options.NewCache.
+func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
+	c, err := cache.New(config, options)
+	return &orderedCache{Cache: c}, err
+}
+
+// Start implements manager.Runnable.
+func (c *orderedCache) Start(ctx context.Context) error {
+	if c.before != nil {
+		c.before(ctx)
+	}
+	return c.Cache.Start(ctx)
+}
+
 // states is shared by the managers of this process, which may run one after the other.
 var states = sync.OnceValue(func() *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -140,7 +164,7 @@ func report(c follow.Change) {
 	states().WithLabelValues(c.Name, string(c.Now.State)).Set(1)
 }
 
-// load reads the definitions, and what an earlier process accepted.
+// load reads the definitions again, which may have changed while the caches listed objects, and what an earlier process accepted.
 func (s *start) load(ctx context.Context) error {
 	if err := s.rules.definitions.Load(ctx); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
@@ -163,7 +164,7 @@ func prepare(s *apiserver.Server, name string, slim toolscache.TransformFunc, op
 			caches.ByObject[object] = of
 		}
 	}
-	options.Scheme, options.Cache, options.Metrics = scheme, caches, metricsserver.Options{BindAddress: "0"}
+	options.Scheme, options.Cache, options.NewCache, options.Metrics = scheme, caches, compile.NewCache, metricsserver.Options{BindAddress: "0"}
 	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil }
 	options.Controller = ctrlconfig.Controller{SkipNameValidation: &again}
 	mgr, err := ctrl.NewManager(cfg, options)

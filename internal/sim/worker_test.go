@@ -44,10 +44,12 @@ type host struct {
 	seen map[string]int      // index of those that were published last
 	// foreign is what other clients made of the published facts. A worker whose source is slow cannot know that they are not its own.
 	foreign map[string]bool
+	// wrote is what the worker of this host has written last, by source. What it then finds there of another client it may take away.
+	wrote map[string]string
 }
 
 func newHost() *host {
-	return &host{past: map[string][]string{}, seen: map[string]int{}, foreign: map[string]bool{}}
+	return &host{past: map[string][]string{}, seen: map[string]int{}, foreign: map[string]bool{}, wrote: map[string]string{}}
 }
 
 // sources are the domains of the facts that a worker finds.
@@ -317,9 +319,12 @@ func (c *checker) published(change apiserver.Change) {
 	for _, name := range sources {
 		now := after[name]
 		late := k != nil && k.name == change.By && slices.Contains(k.late, name)
+		wrote, has := h.wrote[name]
+		h.wrote[name] = now
 		switch i := slices.Index(h.past[name][h.seen[name]:], now); {
 		case i >= 0:
 			h.seen[name] += i
+		case late && now == "" && has && wrote == "":
 		case late && now == "" && (before[name] == "" || before["system"] != c.w.bootOf(node)):
 		case late && now != "" && h.foreign[name+" "+now]:
 		case now == "":

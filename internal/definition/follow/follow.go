@@ -153,15 +153,10 @@ func (d *Definitions) OnChange(f func(Change)) {
 	d.changed = append(d.changed, f)
 }
 
-// Load reads all definitions once. It returns an error if one cannot be read for now.
+// Load reads all definitions, before Start. It is called before the caches list objects, and again after that: a definition that is whole
+// both times, but not the same, may have been another one when they did. It returns an error if one cannot be read for now.
 func (d *Definitions) Load(ctx context.Context) error {
 	for _, name := range d.names() {
-		d.mu.Lock()
-		known := d.kinds[name].known
-		d.mu.Unlock()
-		if known {
-			continue
-		}
 		if err := d.look(ctx, name, nil); err != nil {
 			return err
 		}

@@ -321,3 +321,39 @@ func TestKindsThatAreNotFollowedAreWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestADefinitionThatChangesWhileCachesListObjects: a process listed rules without their conditions, and read the definition when it was whole
+// again.
+func TestADefinitionThatChangesWhileCachesListObjects(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after *unstructured.Unstructured
+		want          definition.State
+		lists         int
+	}{
+		"Restored":            {foreign(t, "1", 1), own(t, "1", 2), definition.Foreign, 1},
+		"ReplacedAndRestored": {own(t, "1", 1), own(t, "1", 3), definition.Unknown, 1},
+		"Created":             {nil, own(t, "1", 1), definition.Absent, 1},
+		"CreatedAgain":        {own(t, "1", 1), own(t, "2", 1), definition.Absent, 1},
+		"Same":                {own(t, "1", 1), own(t, "1", 1), definition.Whole, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{served: tc.before}
+				d := New(Options{Live: s, Events: s.watch, Relist: func(string) { s.lists = append(s.lists, time.Now()) }}, definition.Rules)
+				for _, served := range []*unstructured.Unstructured{tc.before, tc.after} {
+					s.set(served, true)
+					if err := d.Load(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.becomes(t, d, tc.want)
+				go func() { _ = d.Start(t.Context()) }()
+				time.Sleep(Settles + Lists + time.Second)
+				s.becomes(t, d, definition.Whole)
+				if len(s.lists) != tc.lists {
+					t.Errorf("listed %d times, want %d", len(s.lists), tc.lists)
+				}
+			})
+		})
+	}
+}
