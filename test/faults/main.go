@@ -29,6 +29,7 @@ type options struct {
 	together  int           // maximum number of faults in a round
 	awayNodes int           // nodes of the scenario away
 	away      time.Duration // time without API servers in it
+	steady    bool          // a soak without restarts, with a real worker
 	// webhookArgs are additional arguments of the webhook.
 	webhookArgs []string
 }
@@ -51,6 +52,7 @@ func main() {
 	flag.BoolVar(&todo.short, "short", false, "leave out faults after which a Lease has to expire, as the test does")
 	flag.StringVar(&todo.scenarios, "scenarios", "all", "`names` of scenarios to run after them, separated by commas; all or none")
 	flag.DurationVar(&todo.soak, "soak", 0, "`duration` of a run without faults that measures memory, goroutines and descriptors, instead of all others")
+	flag.BoolVar(&o.steady, "steady", false, "with -soak: restart nothing, run a real worker, too, and compare the memory of the processes")
 	flag.IntVar(&o.nodeCount, "nodes", 0, fmt.Sprintf("`number` of nodes; 0: %d, or %d with -soak", defaultNodes, soakNodes))
 	flag.IntVar(&o.together, "together", mostTogether, "maximum `number` of faults at a time")
 	flag.IntVar(&o.awayNodes, "away-nodes", 1000, "`number` of nodes of the scenario away")

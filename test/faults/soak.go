@@ -38,7 +38,8 @@ type sample struct {
 	values [3]float64    // as measures
 }
 
-// soak is a long run without faults: facts and rules change all the time, workers and programs are restarted.
+// soak is a long run without faults: facts and rules change all the time. Unless it is steady, workers and programs are restarted;
+// else a real worker runs, too, and the memory of the processes is compared.
 type soak struct {
 	*run
 	begin    time.Time
@@ -48,6 +49,11 @@ type soak struct {
 
 // soak runs for some time, and prints what the programs use.
 func (w *world) soak(ctx context.Context, d time.Duration) error {
+	if w.steady {
+		if err := w.startWorker(ctx); err != nil {
+			return err
+		}
+	}
 	s := &soak{
 		run: newRun(w, false), begin: time.Now(), duration: d, series: map[string][]sample{},
 	}
@@ -57,9 +63,17 @@ func (w *world) soak(ctx context.Context, d time.Duration) error {
 	go func() { changing <- w.changes(ctx, d) }()
 	editing := make(chan error, 1)
 	go func() { editing <- s.edits(running) }()
+	working, comparing := make(chan error, 1), make(chan error, 1)
+	if w.steady {
+		go func() { working <- w.changeWorker(running) }()
+		go func() { comparing <- s.compareMemory(running) }()
+	} else {
+		close(working)
+		close(comparing)
+	}
 	err := s.observe(running)
 	stop()
-	if err = errors.Join(err, <-changing, <-editing); err == nil {
+	if err = errors.Join(err, <-changing, <-editing, <-working, <-comparing); err == nil {
 		err = w.settle(ctx)
 	}
 	s.slopes()
@@ -72,9 +86,12 @@ func (w *world) soak(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// edits edits, creates and deletes rules, and replaces workers, until the context ends.
+// edits edits, creates and deletes rules, and replaces workers unless the soak is steady, until the context ends.
 func (s *soak) edits(ctx context.Context) error {
-	steps := []func(context.Context) error{s.edit, s.create, s.remove, s.replaceWorkers}
+	steps := []func(context.Context) error{s.edit, s.create, s.remove}
+	if !s.steady {
+		steps = append(steps, s.replaceWorkers)
+	}
 	for i := 0; sleep(ctx, editInterval) == nil; i++ {
 		if err := s.persist(context.WithoutCancel(ctx), steps[i%len(steps)]); err != nil {
 			return err
@@ -90,14 +107,14 @@ func (s *soak) replaceWorkers(ctx context.Context) error {
 	return s.launch(ctx, some, s.rand.IntN(1<<30))
 }
 
-// observe prints samples until the context ends, and restarts the programs once.
+// observe prints samples until the context ends, and restarts the programs once unless the soak is steady.
 func (s *soak) observe(ctx context.Context) error {
 	var header []string
 	for _, name := range programNames {
 		header = append(header, name+" MB/goroutines/files")
 	}
 	s.say("%8s  %s", "time", strings.Join(header, "  "))
-	restarted := false
+	restarted := s.steady
 	for sleep(ctx, max(s.duration/samples, sampleInterval)) == nil {
 		now := time.Since(s.begin)
 		if !restarted && now.Seconds() > restartsAt*s.duration.Seconds() {
@@ -145,7 +162,7 @@ func (s *soak) sample(ctx context.Context, now time.Duration) {
 	s.say("%8s  %s", now.Round(time.Second), strings.Join(cells, "  "))
 }
 
-// slopes prints the trend of each measure since the restart.
+// slopes prints the trend of each measure since the last start.
 func (s *soak) slopes() {
 	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "\nprogram\tsamples\tlive heap MB, first\tlast\tslope MB a day\tgoroutines, first\tlast\tdescriptors, first\tlast\t")

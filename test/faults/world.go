@@ -76,7 +76,9 @@ type world struct {
 	changed map[string][]time.Time
 	// deletions counts the deleted NodeFeatures by node.
 	deletions map[string]int
-	cleanup   []func()
+	// featureFile is that of the worker of a steady soak.
+	featureFile string
+	cleanup     []func()
 }
 
 // newWorld starts everything on a control plane with Assay's CRDs and without Nodes, and returns once all nodes are labeled.
