@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +19,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/charts"
+	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
@@ -142,8 +146,74 @@ func TestADefinitionChangesNoNode(t *testing.T) {
 	}
 }
 
+// TestADeletedDefinitionOfNodeFeaturesRemovesNoLabel deletes the definition of NodeFeatures, and with it the objects of all publishers. Within
+// the budget, the labels that they gave went from the Nodes until the definition was known to be gone.
+func TestADeletedDefinitionOfNodeFeaturesRemovesNoLabel(t *testing.T) {
+	for name, refuse := range map[string]bool{"Watched": false, "Read": true} {
+		t.Run(name, func(t *testing.T) {
+			c := testkit.PrivateCluster(t, cluster.Options{})
+			w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
+			w.namespace = testkit.Namespace(t, w)
+			ours := &unstructured.Unstructured{}
+			ours.SetGroupVersionKind(definition.Kind)
+			if err := w.Get(t.Context(), client.ObjectKey{Name: definition.Features}, ours); err != nil {
+				t.Fatal(err)
+			}
+			const nodes = 10
+			w.fleet(nodes)
+			w.rule("tenants", `{rules: [{name: x, labels: {tenant: "1"}, matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: Exists}}}]}]}`)
+			m := w.startWith(&traffic{fails: func(r *http.Request) int {
+				if refuse && strings.Contains(r.URL.Path, "/customresourcedefinitions") && strings.Contains(r.URL.RawQuery, "watch=true") {
+					return http.StatusForbidden
+				}
+				return 0
+			}}, func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share = 1000, 1 })
+			w.count("tenant", "1", nodes)
+			w.recorded("")
+			all := make([]*history, nodes)
+			for i := range all {
+				all[i] = w.record(fmt.Sprintf("n%d", i))
+			}
+
+			if err := w.Delete(t.Context(), ours); err != nil {
+				t.Fatal(err)
+			}
+			w.stateOf(definition.Features, "absent")
+			before := passes()
+			for i := range all { // another client writes the Node
+				change(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: all[i].name}}, func(n *corev1.Node) { n.Annotations = M{"example.com/by-another": "1"} })
+			}
+			w.waitForPasses(before, nodes)
+			fresh := ours.DeepCopy()
+			fresh.SetResourceVersion("")
+			fresh.SetUID("")
+			testkit.Eventually(w, "the definition is created, once the old one is gone", func(ctx context.Context) error { return w.Create(ctx, fresh.DeepCopy()) })
+			w.stateOf(definition.Features, "whole")
+			testkit.Eventually(w, "a worker publishes again", func(ctx context.Context) error {
+				f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "n0", Labels: M{nfdv1alpha1.NodeNameLabel: "n0"}}}
+				f.Spec.Labels = M{"own": "again"}
+				return client.IgnoreAlreadyExists(w.Create(ctx, f))
+			})
+			w.labels("n0", M{"own": "again"})
+			m.stop()
+			for _, h := range all {
+				h.always(w, feature+"tenant")
+				if states := h.states(w); states[len(states)-1].Labels[feature+"tenant"] != "1" {
+					t.Errorf("%s has lost the label", h.name)
+				}
+			}
+		})
+	}
+}
+
 // metric waits until the controller knows that the definition of NodeFeatureRules is in a state.
 func (w *world) metric(state string) {
+	w.Helper()
+	w.stateOf(definition.Rules, state)
+}
+
+// stateOf waits until the controller knows that a definition is in a state.
+func (w *world) stateOf(name, state string) {
 	w.Helper()
 	testkit.Eventually(w, "assay_definition_state "+state, func(context.Context) error {
 		families, err := ctrlmetrics.Registry.Gather()
@@ -152,7 +222,7 @@ func (w *world) metric(state string) {
 		}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				if f.GetName() == "assay_definition_state" && m.GetLabel()[0].GetValue() == definition.Rules && m.GetLabel()[1].GetValue() == state {
+				if f.GetName() == "assay_definition_state" && m.GetLabel()[0].GetValue() == name && m.GetLabel()[1].GetValue() == state {
 					return nil
 				}
 			}

@@ -54,6 +54,14 @@ func (r *Reconciler) getEvidence(ctx context.Context, p *pass, d *decide.Decisio
 			}
 			p.Evidence.Listed = true
 		case decide.NeedProof:
+			vanished, err := r.givers.featuresVanished(ctx)
+			if err != nil {
+				return err
+			}
+			if vanished { // the watch of the definition says it later
+				p.Features.Undefined.Absent = true
+				continue
+			}
 			if err := r.prove(ctx, p, d.Doubtful); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"time"
 
 	"github.com/assay-project/assay/controller/node/decide"
@@ -27,4 +28,10 @@ func (g *givers) undefined(now time.Time, grace time.Duration) decide.Undefined 
 		}
 	}
 	return decide.Undefined{Returning: max(0, g.returning.Sub(now))}
+}
+
+// featuresVanished reads whether the NodeFeatures that the cache lacks were deleted with their definition. The two watches have no order, and a
+// definition that cannot be watched is read every few seconds: until then an object that is gone looks like one that its publisher deleted.
+func (g *givers) featuresVanished(ctx context.Context) (bool, error) {
+	return g.definitions.Vanished(ctx, definition.Features, g.definitions.Of(definition.Features).UID)
 }
