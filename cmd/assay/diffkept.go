@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/cmd/assay/written"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )

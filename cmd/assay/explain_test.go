@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 )
 

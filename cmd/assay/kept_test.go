@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/ui"
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 )
 

@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/definition/follow"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
@@ -91,7 +92,7 @@ type Options struct {
 }
 
 // Disable excludes kinds of outputs.
-type Disable = decide.Disable
+type Disable = desired.Disable
 
 // Startup is the taint that keeps pods away from a new node until its features are known.
 type Startup = decide.Startup
@@ -107,7 +108,7 @@ type Losses struct {
 // settings returns what decisions depend on.
 func (o *Options) settings() decide.Settings {
 	s := decide.Settings{
-		Policy: o.Policy, FailTaint: o.FailTaint, Disable: o.Disable, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
+		Settings: desired.Settings{Policy: o.Policy, FailTaint: o.FailTaint, Disable: o.Disable}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
 		Requests: o.Requests && o.Policy.Record.Instance == "", // the controller without an instance owns their labels
 	}
 	if o.Losses.Tracker != nil {

@@ -18,9 +18,9 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -156,7 +156,7 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 			object: func(string) *assembly.Object { return tc.object }, vanished: func(string, string) bool { return false },
 			book: provenance.NewBook(nil, provenance.Fleet{}),
 		}
-		active := &decide.Active{Givers: map[string]provenance.Giver{"3": {ID: "3"}}}
+		active := &desired.Active{Givers: map[string]provenance.Giver{"3": {ID: "3"}}}
 		if got := g.state(active, provenance.Giver{ID: "1", Name: "o"}); got != tc.want {
 			t.Errorf("%s: state %d, want %d", name, got, tc.want)
 		}
@@ -168,7 +168,7 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 func TestAnObjectHasOneStateInAPass(t *testing.T) {
 	now := &assembly.Object{UID: "1", Lost: &assembly.Error{}}
 	g := &givers{object: func(string) *assembly.Object { return now }, book: provenance.NewBook(nil, provenance.Fleet{})}
-	active, by := &decide.Active{}, provenance.Giver{ID: "1", Name: "o"}
+	active, by := &desired.Active{}, provenance.Giver{ID: "1", Name: "o"}
 	state := g.states(active)
 	first := state(by)
 	now = &assembly.Object{UID: "1"}

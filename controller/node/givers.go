@@ -11,11 +11,11 @@ import (
 
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
-	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/definition/follow"
+	"github.com/assay-project/assay/internal/desired"
 )
 
 // givers knows the objects that give keys, and the record of which have given which. It is safe for concurrent use.
@@ -36,7 +36,7 @@ type givers struct {
 	leads     sync.Once // set with the first pass
 
 	mu     sync.Mutex
-	active *decide.Active // of the last program
+	active *desired.Active // of the last program
 	// features is the UID of the definition of NodeFeatures; returning is until when they may be published again after it was another one.
 	features  types.UID
 	returning time.Time
@@ -64,18 +64,18 @@ func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) 
 }
 
 // of returns the objects of a program. They are computed once per program.
-func (g *givers) of(linked *assembly.Linked) *decide.Active {
+func (g *givers) of(linked *assembly.Linked) *desired.Active {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.active == nil || g.active.Generation != linked.Generation {
-		g.active = decide.NewActive(linked.Generation, linked.Program, g.settings)
+		g.active = desired.NewActive(linked.Generation, linked.Program, g.settings)
 	}
 	return g.active
 }
 
 // states returns a function for one pass over a node, which returns the state of an object that is not among the active ones. An object keeps
 // its state for the whole pass: the evidence that the pass asked for is about what it has found first.
-func (g *givers) states(active *decide.Active) func(provenance.Giver) provenance.State {
+func (g *givers) states(active *desired.Active) func(provenance.Giver) provenance.State {
 	found := map[string]provenance.State{}
 	return func(by provenance.Giver) provenance.State {
 		state, ok := found[by.ID]
@@ -89,7 +89,7 @@ func (g *givers) states(active *decide.Active) func(provenance.Giver) provenance
 
 // state returns the state of an object that is not among the active ones. It waits for rules that are about to become active, of this object
 // or of another one of its name: they may give what it gave.
-func (g *givers) state(active *decide.Active, by provenance.Giver) provenance.State {
+func (g *givers) state(active *desired.Active, by provenance.Giver) provenance.State {
 	o := g.object(by.Name)
 	if o != nil && o.Set != nil {
 		if _, linked := active.Givers[string(o.UID)]; !linked {

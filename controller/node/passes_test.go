@@ -32,6 +32,7 @@ import (
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
@@ -139,7 +140,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 		inputs: inputs.New(inputs.Options{
 			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),
-		settings: decide.Settings{Policy: plan.Policy{Taints: true}},
+		settings: decide.Settings{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}},
 		givers: &givers{
 			registry: registry,
 			object:   func(string) *assembly.Object { return nil },

@@ -19,10 +19,12 @@ import (
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // Reconciler writes the outputs of the rules to one Node.
@@ -56,7 +58,7 @@ type pass struct {
 	state   inputs.State
 	program *rules.Program
 	outcome *rules.Outcome
-	active  *decide.Active
+	active  *desired.Active
 }
 
 // Reconcile implements reconcile.Reconciler: get, gather, decide, write, report.
@@ -132,16 +134,17 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	}
 	r.reportLeftOut(ctx, node, state.LeftOut)
 	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
-	origins := &decide.Origins{
-		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Memory: &known.Memory, Unknown: state.Blind,
+	origins := &desired.Origins{
+		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Memory: &known.Memory.Memory, Unknown: state.Blind,
 		Inactive:  r.givers.states(p.active),
 		Suspended: r.givers.suspended != nil && r.givers.suspended(),
-		Changes:   r.limits.changes.Of(node.Name),
 	}
+	changes := r.limits.changes.Of(node.Name)
 	now := r.clock.Now()
 	p.Pass = decide.Pass{
-		Settings: &r.settings, Now: now, Node: node, Rules: decide.WantsOf(p.outcome), About: origins.About,
+		Settings: &r.settings, Now: now, Node: node, Rules: desired.Of(p.outcome),
 		Features: r.features(state, now), Memory: known.Memory,
+		Reason: func(s plan.Step, now time.Time) decide.Key { return decide.KeyOf(origins, changes, s, now) },
 	}
 	p.Rules.Suspended = origins.Suspended
 	if p.outcome.MayFail() {

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
@@ -107,7 +107,7 @@ func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before map[any]
 		return !before[message]
 	}
 	if o.Failed != nil && isNew(*o.Failed) {
-		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", decide.WantsOf(o).Failed.String())
+		r.events.Event(node, corev1.EventTypeWarning, "NodeRejected", desired.Of(o).Failed.String())
 	}
 	for _, e := range o.Events() {
 		if isNew(e) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/plan"
 )
 

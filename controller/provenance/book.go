@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/record"
 )
 
 // Pass is the state of a node after a pass.

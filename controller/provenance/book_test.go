@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"

@@ -1,7 +1,7 @@
 // Package provenance maintains the record of which rule objects gave keys, in memory and in the cluster.
 package provenance
 
-import "github.com/assay-project/assay/controller/provenance/record"
+import "github.com/assay-project/assay/internal/record"
 
 // The types of package record, which does not use a client.
 type (

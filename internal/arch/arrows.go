@@ -12,13 +12,13 @@ var Arrows = []Arrow{
 			"The command line, the worker and every test would carry the client too",
 	},
 	{
-		From:      []string{"./controller/node/decide"},
+		From:      []string{"./controller/node/decide", "./internal/desired", "./internal/record"},
 		Forbidden: append([]string{"k8s.io/utils/clock"}, clusterClients...),
 		Reason: "what to write to a Node follows from what was gathered; evidence that is missing is asked for in Decision.Needs. " +
 			"Tables and the simulator's passes test it without a cluster",
 	},
 	{
-		From:      []string{"./controller/node/decide"},
+		From:      []string{"./controller/node/decide", "./internal/desired", "./internal/record"},
 		Forbidden: clusterClients, Deep: true,
 		Reason: "a decision uses no client, not even through a package that it imports",
 	},

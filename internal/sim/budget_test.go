@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
 )

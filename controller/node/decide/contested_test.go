@@ -11,6 +11,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -196,14 +197,14 @@ func TestWhatAnotherClientChangedBack(t *testing.T) {
 		known Memory
 		want  []string
 	}{
-		"Missing":         {plan.State{Annotations: record}, Memory{Given: givenBy(o)}, all},
-		"Changed":         {other, Memory{Given: givenBy(o)}, all},
-		"ResetByAKubelet": {zero, Memory{Given: givenBy(o)}, []string{all[0], all[1], all[3]}},
-		"NotRecorded":     {plan.State{}, Memory{Given: givenBy(o)}, all},
+		"Missing":         {plan.State{Annotations: record}, Memory{Memory: desired.Memory{Given: givenBy(o)}}, all},
+		"Changed":         {other, Memory{Memory: desired.Memory{Given: givenBy(o)}}, all},
+		"ResetByAKubelet": {zero, Memory{Memory: desired.Memory{Given: givenBy(o)}}, []string{all[0], all[1], all[3]}},
+		"NotRecorded":     {plan.State{}, Memory{Memory: desired.Memory{Given: givenBy(o)}}, all},
 		"FirstPass":       {plan.State{Annotations: record}, Memory{}, nil},
-		"UnknownState":    {plan.State{Annotations: record}, Memory{Given: givenBy(o), Unsure: true}, nil},
-		"NeverWritten":    {plan.State{Annotations: record}, Memory{Given: givenBy(o), Left: map[string]bool{all[0]: true}}, all[1:]},
-		"AnotherValue":    {plan.State{Annotations: record}, Memory{Given: givenBy(outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/a": "2"}}))}, nil},
+		"UnknownState":    {plan.State{Annotations: record}, Memory{Memory: desired.Memory{Given: givenBy(o)}, Unsure: true}, nil},
+		"NeverWritten":    {plan.State{Annotations: record}, Memory{Memory: desired.Memory{Given: givenBy(o)}, Left: map[string]bool{all[0]: true}}, all[1:]},
+		"AnotherValue":    {plan.State{Annotations: record}, Memory{Memory: desired.Memory{Given: givenBy(outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/a": "2"}}))}}, nil},
 	} {
 		p, origins := newPass(t)
 		origins.Outcome, p.Memory = o, tc.known

@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/loss"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -23,9 +25,9 @@ type Pass struct {
 	Now      time.Time
 	Node     *corev1.Node
 	// Rules are what the rules want of the node.
-	Rules Wants
-	// About returns what is known about a key that a plan changes, at a time.
-	About    func(plan.Step, time.Time) Key `json:"-"`
+	Rules desired.Outputs
+	// Reason returns what is known about a key that a plan changes, at a time.
+	Reason   func(plan.Step, time.Time) Key `json:"-"`
 	Features Features
 	// Losses are those of pods on the node, if there is a taint for them.
 	Losses   loss.Verdict
@@ -38,21 +40,21 @@ type Pass struct {
 	incomplete bool // the cache lacks NodeFeatures of the node
 }
 
-// Wants are the outputs that rules want a node to have. Values and names are complete.
-type Wants struct {
-	Labels, Annotations, ExtendedResources, Conditions map[string]string
-	Taints                                             []corev1.Taint
-	// Failed is the rule that rejects the node, with its message; nil: none does.
-	Failed *Failure
-	// Suspended is set if the rules of an object are unknown because of a definition.
-	Suspended bool `json:",omitzero"`
+// Key is what is known about a key that a plan changes.
+type Key struct {
+	desired.Reason
+	// Flaps is how long to leave the key alone because it changes too often; 0: it does not.
+	Flaps time.Duration `json:",omitzero"`
 }
 
-// Failure is a rule that rejects a node, and why.
-type Failure struct{ Rule, Message string }
-
-// String returns the text for the annotation and the Event of a failed node.
-func (f Failure) String() string { return f.Rule + ": " + f.Message }
+// KeyOf returns what is known about a key that a plan changes, at a time.
+func KeyOf(origins *desired.Origins, changes flap.History, s plan.Step, now time.Time) Key {
+	var flaps time.Duration
+	if !s.Mark {
+		flaps = changes.Held(name(s), now)
+	}
+	return Key{origins.Reason(s, flaps > 0), flaps}
+}
 
 // Features are what is known about the features of a node.
 type Features struct {
@@ -183,7 +185,7 @@ func Decide(p Pass) Decision {
 	d := Decision{Wanted: p.wanted(generation), frozen: p.Rules.Failed != nil}
 	p.keys = make(map[string]Key, len(d.Wanted.Steps))
 	for _, s := range d.Wanted.Steps {
-		p.keys[name(s)] = p.About(s, p.Now)
+		p.keys[name(s)] = p.Reason(s, p.Now)
 	}
 	d.keys, d.Allowed, d.Again = p.keys, d.Wanted, again
 	for _, hold := range holds {
@@ -254,6 +256,9 @@ func (p *Pass) complete(d *Decision) {
 	}
 	d.Written = append(append(p.sayUnmet(unmet), p.sayLoss(d.Plan)...), p.sayLate(d.Plan, late)...)
 }
+
+// name returns a key with its kind.
+func name(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
 
 // key returns what is known about the key of a step.
 func (p *Pass) key(s plan.Step) Key { return p.keys[name(s)] }

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -33,8 +34,8 @@ func TestACountOverTwoPoolsStaysAfterARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, _ := newPass(t)
 			p.Features.DevicesUnseen = tc.unseen
-			p.About = func(plan.Step, time.Time) Key {
-				return Key{Devices: true, Cause: record.Facts, Given: tc.given != "", GivenOld: tc.given == "8"}
+			p.Reason = func(plan.Step, time.Time) Key {
+				return Key{Reason: desired.Reason{Devices: true, Cause: record.Facts, Given: tc.given != "", GivenOld: tc.given == "8"}}
 			}
 			in := plan.Compute(state, plan.Desired{Labels: M{"vendor.io/gpus": "4", "vendor.io/new": "1"}}, plan.Policy{})
 			got := unseenDevices(p.know(in), in)
@@ -81,7 +82,7 @@ func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
 				program = rules.Link(rules.Options{}, compiled(t, "gave", tc.object...), compiled(t, "later", tc.other...))
 			}
 			none := facts.FromPools(nil, nil, nil)
-			o.Outcome, o.Active = program.Eval(rules.Input{Facts: none}), NewActive(1, program, "")
+			o.Outcome, o.Active = program.Eval(rules.Input{Facts: none}), desired.NewActive(1, program, "")
 			o.Past = &record.Record{Whole: true}
 			for id, g := range o.Active.Givers {
 				o.Past.Put(id, &record.Entry{Name: g.Name, Rolled: g.Print, Keys: map[record.Key]bool{record.KeyOf(keys.Label, "v.io/a"): g.Name == "gave"}})

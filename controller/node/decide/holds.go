@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -155,7 +155,7 @@ func overBudget(p *Pass, in *plan.Plan) Hold {
 	var names []string
 	unknown := false
 	for _, s := range in.Steps {
-		if s.Op != plan.Remove && !p.leavesBaseline(s) || s.Mark || p.Settings.switchedOff(s) {
+		if s.Op != plan.Remove && !p.leavesBaseline(s) || s.Mark || p.Settings.Withholds(s.Kind) {
 			continue
 		}
 		if cause := p.why(s); cause != record.Rules {
@@ -207,7 +207,7 @@ func flapping(p *Pass, in *plan.Plan) (out Hold) {
 		if flaps == nil {
 			flaps = map[string]Flapping{}
 		}
-		flaps[name(s)] = Flapping{Until: until, Objects: k.objects()}
+		flaps[name(s)] = Flapping{Until: until, Objects: k.Objects()}
 		return true
 	})
 	p.Memory.Flapping = nil

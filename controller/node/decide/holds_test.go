@@ -13,7 +13,8 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -30,14 +31,14 @@ func TestTheSoonerOfTwoWaits(t *testing.T) {
 func TestADisabledOutputNeedsNoEvidence(t *testing.T) {
 	steps := []plan.Step{{Kind: keys.Label}, {Kind: keys.Annotation}, {Kind: keys.Resource}, {Kind: keys.Taint}, {Kind: keys.Condition}}
 	for i, settings := range []Settings{
-		{Disable: Disable{Labels: true}, Policy: plan.Policy{Taints: true}},
-		{Disable: Disable{Annotations: true}, Policy: plan.Policy{Taints: true}},
-		{Disable: Disable{ExtendedResources: true}, Policy: plan.Policy{Taints: true}},
+		{Settings: desired.Settings{Disable: desired.Disable{Labels: true}, Policy: plan.Policy{Taints: true}}},
+		{Settings: desired.Settings{Disable: desired.Disable{Annotations: true}, Policy: plan.Policy{Taints: true}}},
+		{Settings: desired.Settings{Disable: desired.Disable{ExtendedResources: true}, Policy: plan.Policy{Taints: true}}},
 		{},
-		{Policy: plan.Policy{Taints: true}}, // nothing is disabled
+		{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}}, // nothing is disabled
 	} {
 		for j, s := range steps {
-			if want := i == j && i < 4; settings.switchedOff(s) != want {
+			if want := i == j && i < 4; settings.Withholds(s.Kind) != want {
 				t.Errorf("setting %d: outputs of kind %s are disabled: %t, want %t", i, s.Kind, !want, want)
 			}
 		}
@@ -221,7 +222,7 @@ func TestAFlappingKeyIsAdopted(t *testing.T) {
 // TestANodeThatIsClosedNeedsNoPace: a node with the taint of lost features gets further taints at once.
 func TestANodeThatIsClosedNeedsNoPace(t *testing.T) {
 	taint := corev1.Taint{Key: "v.io/lost", Effect: corev1.TaintEffectNoSchedule}
-	s := &Settings{LossTaint: &taint}
+	s := &Settings{Settings: desired.Settings{LossTaint: &taint}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: M{nfdv1alpha1.TaintsAnnotation: "v.io/lost=x:NoSchedule"}}}
 	if s.Evicted(node) {
 		t.Error("a node without the taint has it")
@@ -230,11 +231,11 @@ func TestANodeThatIsClosedNeedsNoPace(t *testing.T) {
 	if !s.Evicted(node) {
 		t.Error("a node with the taint does not have it")
 	}
-	if (&Settings{}).lossOn(node) != nil {
+	if (&Settings{}).LossOn(node) != nil {
 		t.Error("there is a taint without the setting")
 	}
 	node.Annotations = nil
-	if on := s.lossOn(node); on != nil {
+	if on := s.LossOn(node); on != nil {
 		t.Errorf("a taint of another client counts: %v", on)
 	}
 	if !s.Evicts(plan.Step{Kind: keys.Taint, Op: plan.Add, Key: keys.TaintName(taint)}) {
@@ -247,7 +248,7 @@ func TestAKeyStaysWhileItsValueIsUnknown(t *testing.T) {
 	p, _ := newPass(t)
 	p.Features.Worker = &Worker{Unread: []string{"pci"}}
 	in := plan.Compute(oldLabel(), plan.Desired{Labels: M{"vendor.io/new": "1"}}, plan.Policy{})
-	p.keys = map[string]Key{"label vendor.io/old": {Undecided: true}}
+	p.keys = map[string]Key{"label vendor.io/old": {Reason: desired.Reason{Undecided: true}}}
 	if got := stepKeys(unread(p, in).Plan); !slices.Equal(got, []string{"vendor.io/new"}) {
 		t.Errorf("the plan changes %v, want the addition alone", got)
 	}

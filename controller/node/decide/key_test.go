@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -29,19 +30,19 @@ func TestTheCauseOfARemoval(t *testing.T) {
 		}
 		return r
 	}
-	now := func(list ...*rules.RuleSet) *Active {
-		out := &Active{Givers: map[string]record.Giver{}, Sets: map[string]*rules.RuleSet{}}
+	now := func(list ...*rules.RuleSet) *desired.Active {
+		out := &desired.Active{Givers: map[string]record.Giver{}, Sets: map[string]*rules.RuleSet{}}
 		for _, s := range list {
 			out.Givers[s.ID()], out.Sets[s.ID()] = record.Giver{ID: s.ID(), Name: s.Name, Print: "2"}, s
 		}
 		return out
 	}
-	requested := &Active{Givers: map[string]record.Giver{"requested": {ID: "requested", Print: "2"}}}
+	requested := &desired.Active{Givers: map[string]record.Giver{"requested": {ID: "requested", Print: "2"}}}
 	const label = "v.io/a"
 	for name, tc := range map[string]struct {
 		key     string
 		past    *record.Record
-		now     *Active
+		now     *desired.Active
 		outcome *rules.Outcome
 		unknown bool
 		want    record.Cause
@@ -71,55 +72,13 @@ func TestTheCauseOfARemoval(t *testing.T) {
 	}
 }
 
-// TestALabelOfANodeFeatureIsNotOverruled: no object set it.
-func TestALabelOfANodeFeatureIsNotOverruled(t *testing.T) {
-	_, o := newPass(t)
-	o.Past.Whole = true
-	o.Outcome = rules.Link(rules.Options{}).Eval(rules.Input{Labels: M{"v.io/a": "1"}})
-	if o.overruled(plan.Step{Kind: keys.Label, Key: "v.io/a"}) {
-		t.Error("a requested label is overruled by an object")
-	}
-	if o.Outcome = outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/a": "1"}}); !o.overruled(plan.Step{Kind: keys.Label, Key: "v.io/a"}) {
-		t.Error("a label of a new object is not overruled")
-	}
-}
-
-// TestAnObjectThatChangedIsTheCause compares fingerprints with those of the last pass, or of the last process.
-func TestAnObjectThatChangedIsTheCause(t *testing.T) {
-	givers := func(print string) map[string]record.Giver {
-		return map[string]record.Giver{"o": {ID: "o", Print: print}}
-	}
-	entry := func(rolled string) map[string]*record.Entry {
-		return map[string]*record.Entry{"o": {Rolled: rolled}}
-	}
-	outcome := outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"a": "1"}})
-	for name, tc := range map[string]struct {
-		known Memory
-		past  record.Record
-		want  bool
-	}{
-		"SameAsInTheLastPass":    {Memory{Given: record.GivenBy(outcome, record.NewEdition(givers("2")))}, record.Record{}, false},
-		"OtherThanInTheLastPass": {Memory{Given: record.GivenBy(outcome, record.NewEdition(givers("1")))}, record.Record{}, true},
-		"NewSinceTheLastPass":    {Memory{Given: record.GivenBy(outcome, record.NewEdition(nil))}, record.Record{}, true},
-		"SameAsRecorded":         {Memory{}, record.Record{Objects: entry("2")}, false},
-		"OtherThanRecorded":      {Memory{}, record.Record{Objects: entry("1")}, true},
-		"NotInAWholeRecord":      {Memory{}, record.Record{Whole: true}, true},
-		"NotInAPartialRecord":    {Memory{}, record.Record{}, false},
-	} {
-		o := &Origins{Memory: &tc.known, Past: &tc.past, Active: &Active{Givers: givers("2")}}
-		if got := o.changed("o"); got != tc.want {
-			t.Errorf("%s: changed %t, want %t", name, got, tc.want)
-		}
-	}
-}
-
 // TestAPassRemembersWhatTheNodeHas writes all, a part, or nothing of a plan that adds one label and removes another.
 func TestAPassRemembersWhatTheNodeHas(t *testing.T) {
 	outcome := outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"v.io/new": "1"}})
 	state := plan.State{Labels: M{"v.io/old": "1"}, Annotations: M{nfdv1alpha1.FeatureLabelsAnnotation: "v.io/old,v.io/forgotten"}}
 	wanted := plan.Compute(state, plan.Desired{Labels: outcome.Labels(), Failed: "mark"}, plan.Policy{})
 	without := func(key string) *plan.Plan { return wanted.Without(func(s plan.Step) bool { return s.Key == key }) }
-	before := map[string]HeldKey{"label v.io/before": {}}
+	before := map[string]desired.HeldKey{"label v.io/before": {}}
 	for name, tc := range map[string]struct {
 		frozen  bool
 		allowed *plan.Plan

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -27,10 +28,7 @@ type Memory struct {
 	// Refusals are the values that the API server rejected, by the name of the step.
 	Refusals map[string]Refusal `json:",omitzero"`
 
-	// Given are the keys that the rules gave in the last pass that was carried out; nil: there was none.
-	Given *record.Given `json:"-"`
-	// Held lists the objects that could have given keys that the Node has and the rules do not give, by the name of the step.
-	Held map[string]HeldKey `json:"-"`
+	desired.Memory
 	// Publishers are the NodeFeatures that counted in the last pass that held no removal, to name one that was deleted.
 	Publishers []string `json:"-"`
 
@@ -56,12 +54,6 @@ type Memory struct {
 	// DevicesOver are the pools that an Event last reported as left out, and DevicesOverAt is when.
 	DevicesOver   string    `json:",omitzero"`
 	DevicesOverAt time.Time `json:",omitzero"`
-}
-
-// HeldKey is a key that a Node has although the rules do not give it.
-type HeldKey struct {
-	Key    record.Key
-	Givers []record.Giver
 }
 
 // Flapping says until when a key is left as it is because it changes too often. The key stays listed if the rules give its old value again
@@ -181,14 +173,14 @@ func (m *Memory) recordGivers(d *Decision, done Done) {
 	if d.frozen && done.Err == nil {
 		return // the node keeps its keys
 	}
-	held := map[string]HeldKey{}
+	held := map[string]desired.HeldKey{}
 	for _, s := range d.Wanted.Steps {
 		written, k := d.Allowed.Has(s), d.keys[name(s)]
 		switch {
 		case s.Takes() && (!written || done.Err != nil):
-			held[name(s)] = HeldKey{record.KeyOf(s.Kind, s.Key), k.Givers}
+			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), k.Givers}
 		case written && done.Err != nil && !s.Mark && s.Op != plan.Forget && k.By.ID != "": // it could have been written
-			held[name(s)] = HeldKey{record.KeyOf(s.Kind, s.Key), []record.Giver{k.By}}
+			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), []record.Giver{k.By}}
 		}
 	}
 	m.Held = held

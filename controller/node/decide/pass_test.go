@@ -7,7 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/controller/flap"
+	"github.com/assay-project/assay/internal/desired"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -34,8 +36,8 @@ func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
 }
 
 // objects returns the objects of an outcome.
-func objects(o *rules.Outcome) *Active {
-	out := &Active{Givers: map[string]record.Giver{}}
+func objects(o *rules.Outcome) *desired.Active {
+	out := &desired.Active{Givers: map[string]record.Giver{}}
 	for g := range o.Given() {
 		id := record.IDOf(g.Set)
 		out.Givers[id] = record.Giver{ID: id, Name: "r"}
@@ -55,15 +57,21 @@ func stepKeys(p *plan.Plan) (out []string) {
 	return out
 }
 
+// origins are what is known about the keys of a pass.
+type origins struct {
+	*desired.Origins
+	Changes flap.History
+}
+
 // newPass returns a pass over a node without features, whose rules give an unrelated label. The settings allow taints.
-func newPass(t *testing.T) (*Pass, *Origins) {
+func newPass(t *testing.T) (*Pass, *origins) {
 	t.Helper()
-	p := &Pass{Settings: &Settings{Policy: plan.Policy{Taints: true}}, Now: time.Now(), Node: &corev1.Node{}}
-	o := &Origins{
-		Outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"unrelated": "1"}}), Active: &Active{}, Past: &record.Record{},
-		Inactive: func(record.Giver) record.State { return record.Gone }, Memory: &p.Memory,
-	}
-	p.About = o.About
+	p := &Pass{Settings: &Settings{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}}, Now: time.Now(), Node: &corev1.Node{}}
+	o := &origins{Origins: &desired.Origins{
+		Outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"unrelated": "1"}}), Active: &desired.Active{}, Past: &record.Record{},
+		Inactive: func(record.Giver) record.State { return record.Gone }, Memory: &p.Memory.Memory,
+	}}
+	p.Reason = func(s plan.Step, now time.Time) Key { return KeyOf(o.Origins, o.Changes, s, now) }
 	return p, o
 }
 
@@ -71,7 +79,7 @@ func newPass(t *testing.T) (*Pass, *Origins) {
 func (p *Pass) know(in *plan.Plan) *Pass {
 	p.keys = map[string]Key{}
 	for _, s := range in.Steps {
-		p.keys[name(s)] = p.About(s, p.Now)
+		p.keys[name(s)] = p.Reason(s, p.Now)
 	}
 	return p
 }

@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/controller/loss"
-	"github.com/assay-project/assay/controller/provenance/record"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -21,26 +22,26 @@ type row struct {
 	Settings rowSettings
 	Now      time.Time
 	Node     rowNode
-	Rules    Wants          `json:",omitzero"`
-	Keys     map[string]Key `json:",omitzero"` // what is known about them, by the name of the step
-	Features Features       `json:",omitzero"`
-	Losses   loss.Verdict   `json:",omitzero"`
-	Memory   Memory         `json:",omitzero"`
-	Seen     bool           `json:",omitzero"` // there was a pass before
-	Evidence Evidence       `json:",omitzero"`
+	Rules    desired.Outputs `json:",omitzero"`
+	Keys     map[string]Key  `json:",omitzero"` // what is known about them, by the name of the step
+	Features Features        `json:",omitzero"`
+	Losses   loss.Verdict    `json:",omitzero"`
+	Memory   Memory          `json:",omitzero"`
+	Seen     bool            `json:",omitzero"` // there was a pass before
+	Evidence Evidence        `json:",omitzero"`
 	Decision rowDecision
 }
 
 // rowSettings are Settings without the protected keys, which are the default.
 type rowSettings struct {
-	Record              plan.Record   `json:",omitzero"`
-	KeepForeign, Taints bool          `json:",omitzero"`
-	FailTaint           *corev1.Taint `json:",omitzero"`
-	LossTaint           *corev1.Taint `json:",omitzero"`
-	Disable             Disable       `json:",omitzero"`
-	Startup             Startup       `json:",omitzero"`
-	DryRun, Ready       bool          `json:",omitzero"`
-	Requests, Nudge     bool          `json:",omitzero"`
+	Record              plan.Record     `json:",omitzero"`
+	KeepForeign, Taints bool            `json:",omitzero"`
+	FailTaint           *corev1.Taint   `json:",omitzero"`
+	LossTaint           *corev1.Taint   `json:",omitzero"`
+	Disable             desired.Disable `json:",omitzero"`
+	Startup             Startup         `json:",omitzero"`
+	DryRun, Ready       bool            `json:",omitzero"`
+	Requests, Nudge     bool            `json:",omitzero"`
 }
 
 // rowNode is the part of a Node that decisions read.
@@ -76,15 +77,18 @@ func (r *row) pass() Pass {
 	s := r.Settings
 	p := Pass{
 		Settings: &Settings{
-			Policy:    plan.Policy{Record: s.Record, KeepForeign: s.KeepForeign, Taints: s.Taints},
-			FailTaint: s.FailTaint, LossTaint: s.LossTaint, Disable: s.Disable, Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
+			Settings: desired.Settings{
+				Policy:    plan.Policy{Record: s.Record, KeepForeign: s.KeepForeign, Taints: s.Taints},
+				FailTaint: s.FailTaint, LossTaint: s.LossTaint, Disable: s.Disable,
+			},
+			Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
 			Requests: s.Requests, Nudge: s.Nudge,
 		},
 		Now: r.Now,
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: r.Node.ResourceVersion, CreationTimestamp: metav1.NewTime(r.Node.Created), Labels: r.Node.Labels, Annotations: r.Node.Annotations,
 		}},
-		Rules: r.Rules, About: func(s plan.Step, _ time.Time) Key { return r.Keys[name(s)] },
+		Rules: r.Rules, Reason: func(s plan.Step, _ time.Time) Key { return r.Keys[name(s)] },
 		Features: r.Features, Losses: r.Losses, Memory: r.Memory, Evidence: r.Evidence,
 	}
 	p.Node.Spec.Taints, p.Node.Status.NodeInfo.BootID, p.Node.Status.Conditions = r.Node.Taints, r.Node.Boot, r.Node.Conditions

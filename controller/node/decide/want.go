@@ -2,7 +2,6 @@ package decide
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,61 +9,14 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/loss"
-	"github.com/assay-project/assay/rules"
-	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// WantsOf returns what an outcome wants.
-func WantsOf(o *rules.Outcome) Wants {
-	w := Wants{
-		Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Conditions: o.NodeConditions(), Taints: o.Taints(),
-	}
-	if o.Failed != nil {
-		w.Failed = &Failure{Rule: o.Failed.Ref.String(), Message: o.Failed.Message}
-	}
-	return w
-}
-
-// KeepFailure makes a rule that has failed a Node go on to do so: whether it still does is unknown.
-func (w *Wants) KeepFailure(node *corev1.Node) {
-	if rule, message, failed := strings.Cut(node.Annotations[assayv1alpha1.FailedAnnotation], ": "); failed {
-		w.Failed = &Failure{Rule: rule, Message: message}
-	}
-}
-
-// wanted converts what rules want to changes. A node that a fail action rejects keeps its outputs. Only an annotation is written, so that
-// users of the Node see that its labels can be out of date, and a taint if the administrator has configured one.
+// wanted returns the plan without holds.
 func (p *Pass) wanted(generation string) *plan.Plan {
-	s := p.Settings
-	want := plan.Desired{Taints: p.Rules.Taints, Conditions: p.Rules.Conditions, Generation: generation, Now: metav1.NewTime(p.Now)}
-	if !s.Disable.Labels {
-		want.Labels = p.Rules.Labels
-	}
-	if !s.Disable.Annotations {
-		want.Annotations = p.Rules.Annotations
-	}
-	if !s.Disable.ExtendedResources {
-		want.ExtendedResources = p.Rules.ExtendedResources
-	}
-	policy := s.Policy
-	if p.Rules.Failed == nil {
-		if taint, _ := p.wantedLoss(); taint != nil {
-			if !policy.Taints {
-				want.Taints = nil
-			}
-			policy.Taints, want.Taints = true, append(slices.Clone(want.Taints), *taint)
-		}
-		return plan.Compute(plan.StateOf(p.Node), want, policy)
-	}
-	want.Failed = p.Rules.Failed.String()
-	if s.FailTaint == nil {
-		return plan.Compute(plan.StateOf(p.Node), want, policy).Without(func(s plan.Step) bool { return !s.Mark })
-	}
-	policy.Taints, want.Taints = true, []corev1.Taint{*s.FailTaint}
-	return plan.Compute(plan.StateOf(p.Node), want, policy).Without(func(s plan.Step) bool {
-		return !s.Mark && (s.Kind != keys.Taint || s.Op == plan.Remove)
-	})
+	taint, _ := p.wantedLoss()
+	return p.Settings.Plan(p.Node, p.Rules, desired.Others{Loss: taint, Generation: generation, Now: metav1.NewTime(p.Now)})
 }
 
 // wantedLoss returns the taint of lost features that a node should have, nil for none, and the loss that is the reason, if it is known. A
@@ -74,7 +26,7 @@ func (p *Pass) wantedLoss() (*corev1.Taint, *loss.Loss) {
 	if p.Settings.LossTaint == nil {
 		return nil, nil
 	}
-	v, have := p.Losses, p.Settings.lossOn(p.Node)
+	v, have := p.Losses, p.Settings.LossOn(p.Node)
 	if v.Unknown {
 		return have, nil
 	}

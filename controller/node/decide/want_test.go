@@ -11,6 +11,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -40,14 +41,14 @@ func TestAFailedNodeGetsAnAnnotationAndATaintOnly(t *testing.T) {
 		},
 	} {
 		p, _ := newPass(t)
-		p.Node, p.Rules, p.Settings.FailTaint = node, WantsOf(o), tc.taint
+		p.Node, p.Rules, p.Settings.FailTaint = node, desired.Of(o), tc.taint
 		if got := stepKeys(p.wanted("")); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: the plan changes %v, want %v", name, got, tc.want)
 		}
 	}
 	fine := outcomeOf(t, nfdv1alpha1.Rule{Labels: map[string]string{"vendor.io/new": "1"}})
 	p, _ := newPass(t)
-	p.Node, p.Rules = node, WantsOf(fine)
+	p.Node, p.Rules = node, desired.Of(fine)
 	if got := stepKeys(p.wanted("")); !slices.Equal(got, []string{"vendor.io/new", "vendor.io/old", "vendor.io/old:NoSchedule"}) {
 		t.Errorf("a node that no rule fails: the plan changes %v", got)
 	}

@@ -1,12 +1,10 @@
-package decide
+package desired
 
 import (
 	"slices"
-	"time"
 
-	"github.com/assay-project/assay/controller/flap"
-	"github.com/assay-project/assay/controller/provenance/record"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"
@@ -14,8 +12,8 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
-// Key is what is known about a key that a plan changes.
-type Key struct {
+// Reason is what is known about a key that a plan changes: which objects gave it, which one gives it now, and why it changes.
+type Reason struct {
 	// Givers are the objects that could have given the key that the plan takes from the node; empty: unknown.
 	Givers []record.Giver `json:",omitzero"`
 	// By gives the key now; without an ID: nothing does.
@@ -36,12 +34,24 @@ type Key struct {
 	Undecided bool `json:",omitzero"`
 	// Baseline is set if the key is the condition of a NodeBaseline.
 	Baseline bool `json:",omitzero"`
-	// Flaps is how long to leave the key alone because it changes too often; 0: it does not.
-	Flaps time.Duration `json:",omitzero"`
 }
 
-// objects returns the names of the objects with rules that could have given the key, or give it now, sorted.
-func (k *Key) objects() []string {
+// Memory is what a process remembers of its last pass over a node. Other programs, which have none, use the record.
+type Memory struct {
+	// Given are the keys that the rules gave in the last pass that was carried out; nil: there was none.
+	Given *record.Given `json:"-"`
+	// Held lists the objects that could have given keys that the Node has and the rules do not give, by the name of the step.
+	Held map[string]HeldKey `json:"-"`
+}
+
+// HeldKey is a key that a Node has although the rules do not give it.
+type HeldKey struct {
+	Key    record.Key
+	Givers []record.Giver
+}
+
+// Objects returns the names of the objects with rules that could have given the key, or give it now, sorted.
+func (k *Reason) Objects() []string {
 	var out []string
 	for _, g := range append(slices.Clone(k.Givers), k.By) {
 		if g.Name != "" && g.ID != record.Requested {
@@ -51,9 +61,6 @@ func (k *Key) objects() []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
-
-// name returns a key with its kind.
-func name(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
 
 // Active holds the objects of one program. It is immutable.
 type Active struct {
@@ -90,12 +97,12 @@ type Origins struct {
 	Unknown bool
 	// Suspended is set if the rules of an object are unknown because of a definition, and with them what others read of its outputs.
 	Suspended bool
-	Changes   flap.History
 }
 
-// About returns what is known about a key that a plan changes.
-func (o *Origins) About(s plan.Step, now time.Time) Key {
-	k := Key{GivenOld: o.Memory.Given.Has(s.Kind, s.Key, s.Old), GivenNew: o.Memory.Given.Has(s.Kind, s.Key, s.New)}
+// Reason returns what is known about a key that a plan changes. All is set if it also matters which objects gave a key that the plan does not
+// take from the node.
+func (o *Origins) Reason(s plan.Step, all bool) Reason {
+	k := Reason{GivenOld: o.Memory.Given.Has(s.Kind, s.Key, s.Old), GivenNew: o.Memory.Given.Has(s.Kind, s.Key, s.New)}
 	_, k.Given = o.Memory.Given.Giver(s.Kind, s.Key)
 	if set, ok := o.Outcome.Giver(s.Kind, s.Key); ok {
 		k.By = o.Active.Givers[record.IDOf(set)]
@@ -103,10 +110,7 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 			_, k.Baseline = baseline.Of(set.Name)
 		}
 	}
-	if !s.Mark {
-		k.Flaps = o.Changes.Held(name(s), now)
-	}
-	if s.Takes() || k.Flaps > 0 || k.Baseline {
+	if s.Takes() || all || k.Baseline {
 		k.Givers, k.Overruled = o.givers(s), o.overruled(s)
 		k.Cause = o.why(s, k)
 	}
@@ -120,7 +124,7 @@ func (o *Origins) About(s plan.Step, now time.Time) Key {
 
 // givers returns the objects that could have given a key that the Node has.
 func (o *Origins) givers(s plan.Step) []record.Giver {
-	if held, ok := o.Memory.Held[name(s)]; ok {
+	if held, ok := o.Memory.Held[hold.Key(s.Kind, s.Key)]; ok {
 		return held.Givers
 	}
 	if by, ok := o.Memory.Given.Giver(s.Kind, s.Key); ok {
@@ -130,7 +134,7 @@ func (o *Origins) givers(s plan.Step) []record.Giver {
 }
 
 // why returns the cause of a step that removes a key.
-func (o *Origins) why(s plan.Step, k Key) record.Cause {
+func (o *Origins) why(s plan.Step, k Reason) record.Cause {
 	c := record.Case{Past: k.Givers, Overruled: k.Overruled, Unknown: o.Unknown}
 	for _, g := range c.Past {
 		now, ok := o.Active.Givers[g.ID]
@@ -171,7 +175,7 @@ func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
 
 // waits reports whether it is unknown which value a key should have because of the definition of a kind: of an object that may have given
 // it, or of one whose outputs such an object reads.
-func (o *Origins) waits(s plan.Step, k Key) bool {
+func (o *Origins) waits(s plan.Step, k Reason) bool {
 	unknown := func(g record.Giver) bool {
 		if _, active := o.Active.Givers[g.ID]; !active {
 			return o.Inactive(g) == record.Waiting
@@ -183,7 +187,7 @@ func (o *Origins) waits(s plan.Step, k Key) bool {
 }
 
 // readsDevices reports whether a key may depend on devices of DRA drivers: by a rule of an object that gave it, or that sets or deletes it now.
-func (o *Origins) readsDevices(s plan.Step, k Key) bool {
+func (o *Origins) readsDevices(s plan.Step, k Reason) bool {
 	deleters := o.Outcome.Deleters(s.Kind, s.Key)
 	return o.Outcome.Program().ReadsDevices(s.Kind, s.Key, func(set *rules.RuleSet) bool {
 		id := set.ID()
