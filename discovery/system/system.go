@@ -21,6 +21,8 @@ const (
 	NameFeature      = "system.name"
 	DMIFeature       = "system.dmiid"
 	TPMFeature       = "system.tpm"
+	// DeviceTreeFeature is the board of a machine without DMI.
+	DeviceTreeFeature = "system.devicetree"
 )
 
 // labels are the elements of os-release that become labels.
@@ -54,6 +56,7 @@ func (Source) Discover(_ context.Context, h host.Host) (discovery.Result, error)
 		r.Attributes(NameFeature, map[string]string{"nodename": name})
 	}
 	dmi(&r, h)
+	deviceTree(&r, h)
 	tpm(&r, h)
 	return r, nil
 }

@@ -108,6 +108,15 @@ var systemFeatures = []Feature{
 		{Name: "id", Kind: Text, Always: true, Values: []string{"0b0c7f1e-91a2-4a53-8e14-2d6b7a5c9f10"},
 			Means: "the kernel's ID of this boot, which the kubelet reports as `bootID` on the Node; new with every boot"},
 	}},
+	{Name: "system.devicetree", Type: Flags | Attributes,
+		Names: []string{"raspberrypi,4-model-b", "raspberrypi,5-model-b", "brcm,bcm2711", "brcm,bcm2712", "nvidia,tegra194", "nvidia,tegra234",
+			"rockchip,rk3588", "starfive,jh7110"},
+		Elements: []Element{
+			{Name: "model", Kind: Text, Values: []string{"Raspberry Pi 4 Model B Rev 1.2", "NVIDIA Jetson Orin Nano Developer Kit"},
+				Means: "model of the board, an attribute"},
+			{Name: "*", Kind: Flag,
+				Means: "a string of `compatible`: the board and the chip that it is built of, such as `raspberrypi,4-model-b` and `brcm,bcm2711`"},
+		}},
 	{Name: "system.dmiid", Type: Attributes, Elements: []Element{
 		{Name: "sys_vendor", Kind: Text, Values: []string{"FUJITSU", "Amazon EC2", "Supermicro"},
 			Means: "manufacturer of the machine"},
