@@ -48,14 +48,14 @@ func security(r *discovery.Result, h host.Host, facts host.CPUFacts) {
 		enabled("se.enabled", on, err, "", "")
 	}
 
+	if unknown {
+		// An element or a label that is missing means "not enabled", which is not known of all of them.
+		return
+	}
 	for k, v := range attributes {
 		if !counts[k] {
 			r.Labels["cpu-security."+k] = v
 		}
-	}
-	if unknown {
-		// An element that is missing means "not enabled", which is not known of all of them.
-		return
 	}
 	r.Attributes(SecurityFeature, attributes)
 	// Rules written for NFD before v0.14 use these features.

@@ -132,13 +132,15 @@ func TestFeaturesAreDocumented(t *testing.T) {
 
 func labelDocumented(pages map[string]*documented, label string) bool {
 	for _, d := range pages {
-		for _, pattern := range d.labels {
-			if pattern.MatchString(label) {
-				return true
-			}
+		if d.hasLabel(label) {
+			return true
 		}
 	}
 	return false
+}
+
+func (d *documented) hasLabel(label string) bool {
+	return slices.ContainsFunc(d.labels, func(pattern *regexp.Regexp) bool { return pattern.MatchString(label) })
 }
 
 var literal = regexp.MustCompile(`"([^"\\\n]+)"`)
