@@ -4,7 +4,7 @@
 //	dra -driver gpu.example.com -node NODE -kubeconfig FILE devices.json
 //
 // The file maps the names of pools to lists of slices, each of which is a list of devices as in a ResourceSlice. The driver publishes them,
-// and again whenever the file changes. With -kubelet, it registers with the kubelet of the node, which then deletes the slices after the
+// and again whenever the file changes. Without -node, it is the driver of devices of several nodes, each of which names its node. With -kubelet, it registers with the kubelet of the node, which then deletes the slices after the
 // driver has stopped. It prepares no devices.
 package main
 
@@ -35,13 +35,13 @@ const lookAgain = 200 * time.Millisecond
 func main() {
 	d := driver{}
 	flag.StringVar(&d.name, "driver", "", "`name` of the driver, such as gpu.example.com")
-	flag.StringVar(&d.node, "node", "", "`name` of the node")
+	flag.StringVar(&d.node, "node", "", "`name` of the node; empty: each device names its own")
 	flag.StringVar(&d.kubelet, "kubelet", "", "root `directory` of the kubelet to register with; empty: none")
 	kubeconfig := flag.String("kubeconfig", "", "`file` that says how to reach the API server")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := errors.New("usage: dra -driver NAME -node NODE -kubeconfig FILE [-kubelet DIRECTORY] DEVICES")
-	if flag.NArg() == 1 && d.name != "" && d.node != "" {
+	err := errors.New("usage: dra -driver NAME -kubeconfig FILE [-node NODE [-kubelet DIRECTORY]] DEVICES")
+	if flag.NArg() == 1 && d.name != "" && (d.node != "" || d.kubelet == "") {
 		err = d.run(ctx, *kubeconfig, flag.Arg(0))
 	}
 	stop()
@@ -116,7 +116,11 @@ func (d *driver) publish(ctx context.Context, data []byte) (err error) {
 	for name, list := range file {
 		pool := resourceslice.Pool{}
 		for _, devices := range list {
-			pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: devices})
+			slice := resourceslice.Slice{Devices: devices}
+			if d.node == "" {
+				slice.PerDeviceNodeSelection = new(true)
+			}
+			pool.Slices = append(pool.Slices, slice)
 		}
 		resources.Pools[name] = pool
 	}
@@ -126,10 +130,11 @@ func (d *driver) publish(ctx context.Context, data []byte) (err error) {
 	case d.slices != nil:
 		d.slices.Update(&resources)
 	default:
-		d.slices, err = resourceslice.StartController(ctx, resourceslice.Options{
-			DriverName: d.name, KubeClient: d.client, Owner: &resourceslice.Owner{APIVersion: "v1", Kind: "Node", Name: d.node},
-			Resources: &resources,
-		})
+		options := resourceslice.Options{DriverName: d.name, KubeClient: d.client, Resources: &resources}
+		if d.node != "" {
+			options.Owner = &resourceslice.Owner{APIVersion: "v1", Kind: "Node", Name: d.node}
+		}
+		d.slices, err = resourceslice.StartController(ctx, options)
 	}
 	return err
 }

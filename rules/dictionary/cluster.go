@@ -56,6 +56,12 @@ var clusterFeatures = []Feature{
 			Means: "taints of the device, `key=value:Effect`, joined by commas: those of its slice and those of DeviceTaintRules"},
 		{Name: "unschedulable", Kind: Bool,
 			Means: "`true` if a taint with the effect `NoSchedule` or `NoExecute` keeps new pods away; the effect `None` does not"},
+		{Name: "binding.node", Kind: Bool,
+			Means: "`true` if a pod that has the device stays on the node for which it was allocated (`bindsToNode`)"},
+		{Name: "binding.conditions", Kind: Text,
+			Means: "conditions that the device must meet before a pod with it is bound to the node, joined by commas"},
+		{Name: "binding.failure_conditions", Kind: Text,
+			Means: "conditions with which binding such a pod fails, joined by commas"},
 		{Name: "*", Kind: Text, Values: []string{"NVIDIA H100", "NVIDIA A100"},
 			Means: "an attribute, such as `productName` or `resource.kubernetes.io/pcieRoot`: a string or a version as it is, " +
 				"`true` or `false`, a decimal number; the values of a list are joined by commas"},

@@ -36,6 +36,10 @@ type Slice struct {
 	Generation, Total int64
 	// Devices are the devices, with the elements of DeviceFeature except for the names of driver and pool.
 	Devices *Instances
+	// Spread is set if the devices of the slice name their nodes, and other slices of the pool may have none of this node. Those are one
+	// Slice without Devices: Elsewhere is their number.
+	Spread    bool
+	Elsewhere int64
 }
 
 // Pool is what is known of a pool of devices.
@@ -45,7 +49,7 @@ type Pool struct {
 	// the caller has kept from an earlier generation.
 	Complete bool
 	Devices  []*Instances
-	// Old is the number of slices of older generations. TooMany is that of the others if all are known, and the node would have more than
+	// Old is the number of slices of older generations that are of this node alone. TooMany is that of the others if all are known, and the node would have more than
 	// MaxDevices with them.
 	Old, TooMany int
 }
@@ -63,17 +67,22 @@ func Pools(list []Slice) []Pool {
 	var known []int // the pools of which all slices are known
 	for len(list) > 0 {
 		newest := list[0]
-		n := 0
+		n, have := 0, int64(0)
 		pool := Pool{Driver: newest.Driver, Name: newest.Pool}
 		for ; n < len(list) && list[n].Driver == newest.Driver && list[n].Pool == newest.Pool; n++ {
-			if list[n].Generation == newest.Generation {
-				pool.Devices = append(pool.Devices, list[n].Devices)
-			} else {
+			switch s := &list[n]; {
+			case s.Generation != newest.Generation && !s.Spread:
 				pool.Old++
+			case s.Generation != newest.Generation:
+			case s.Devices == nil:
+				have += s.Elsewhere
+			default:
+				pool.Devices = append(pool.Devices, s.Devices)
+				have++
 			}
 		}
 		list = list[n:]
-		if int64(len(pool.Devices)) == newest.Total {
+		if have == newest.Total {
 			known = append(known, len(pools))
 		} else {
 			pool.Devices = nil

@@ -20,7 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/test/cluster"
@@ -146,25 +148,48 @@ type pools map[string][]int
 // drive runs the driver of a node, and returns a function that changes what it publishes.
 func (w *world) drive(node string, p pools) (change func(pools)) {
 	w.Helper()
-	file := filepath.Join(w.dir, node+".json")
+	publish := w.publish("driver-"+node, "-node="+node)
 	change = func(p pools) {
 		w.Helper()
-		content := map[string][][]resourcev1.Device{}
+		content := content{}
 		for name, list := range p {
 			content[name] = [][]resourcev1.Device{}
 			for i, count := range list {
 				content[name] = append(content[name], gpus(fmt.Sprint("gpu-", i), count))
 			}
 		}
-		text, err := json.Marshal(content)
+		publish(content)
+	}
+	change(p)
+	return change
+}
+
+// content is the devices in the slices of pools, by name.
+type content map[string][][]resourcev1.Device
+
+// publish returns a function that changes what a driver publishes. Its first call starts the driver.
+func (w *world) publish(name string, args ...string) func(content) {
+	file, runs := filepath.Join(w.dir, name+".json"), false
+	return func(c content) {
+		w.Helper()
+		text, err := json.Marshal(c)
 		if err != nil {
 			w.Fatal(err)
 		}
 		w.write(file, string(text))
+		if !runs {
+			w.run(cluster.Program{Name: name, Path: w.driver, Args: append(args, "-driver="+driverName, "-kubeconfig="+w.control.Kubeconfig, file)})
+			runs = true
+		}
 	}
-	change(p)
-	w.run(cluster.Program{Name: "driver-" + node, Path: w.driver, Args: []string{"-driver=" + driverName, "-node=" + node, "-kubeconfig=" + w.control.Kubeconfig, file}})
-	return change
+}
+
+// on returns devices that name their node.
+func on(node string, devices []resourcev1.Device) []resourcev1.Device {
+	for i := range devices {
+		devices[i].NodeName = new(node)
+	}
+	return devices
 }
 
 // gpus returns devices with attributes that NVIDIA's driver gives them.
@@ -271,4 +296,42 @@ func TestDevicesOfKubernetesPublisher(t *testing.T) {
 	w.labels("n3", "the last pool is deleted", map[string]string{countLabel: "", completeLabel: "", "nvidia.com/gpu.product": ""})
 	w.labels("without", "at the end", map[string]string{countLabel: "", completeLabel: ""})
 	w.labels("n1", "at the end", map[string]string{countLabel: "7", completeLabel: "true"})
+}
+
+// TestDevicesThatNameTheirNodes publishes a pool for several nodes with the library of Kubernetes, as drivers of devices in a network do, and
+// taints a device with a DeviceTaintRule.
+func TestDevicesThatNameTheirNodes(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"m1", "m2"} {
+		w.node(name)
+	}
+	rule := &nfdv1alpha1.NodeFeatureRule{}
+	rule.Name = "usable"
+	if err := yaml.UnmarshalStrict([]byte(`
+rules:
+- name: usable
+  labels: {example.com/usable: "{matched.dra.device.len()}"}
+  matchFeatures: [{feature: dra.device, matchExpressions: {unschedulable: {op: DoesNotExist}}}]
+`), &rule.Spec); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Create(t, w.client, rule)
+	publish := w.publish("driver")
+	publish(content{"fabric": {append(on("m1", gpus("a", 2)), on("m2", gpus("b", 1))...), on("m2", gpus("c", 3))}})
+	w.labels("m1", "two devices of a slice", map[string]string{countLabel: "2", completeLabel: "true", "example.com/usable": "2"})
+	w.labels("m2", "devices of two slices", map[string]string{countLabel: "4", completeLabel: "true", "example.com/usable": "4"})
+	w.had("m2", "4")
+
+	taint := &resourcev1.DeviceTaintRule{Spec: resourcev1.DeviceTaintRuleSpec{
+		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new(driverName), Pool: new("fabric"), Device: new("c-0")},
+		Taint:          resourcev1.DeviceTaint{Key: "example.com/unhealthy", Effect: resourcev1.DeviceTaintEffectNoExecute},
+	}}
+	taint.Name = "unhealthy"
+	testkit.Create(t, w.client, taint)
+	w.labels("m2", "a DeviceTaintRule", map[string]string{countLabel: "4", "example.com/usable": "3"})
+
+	publish(content{"fabric": {on("m2", append(gpus("b", 1), gpus("a", 2)...)), on("m2", gpus("c", 3))}})
+	w.labels("m2", "the devices of the other node", map[string]string{countLabel: "6", completeLabel: "true", "example.com/usable": "5"})
+	w.labels("m1", "the whole pool has none of its devices", map[string]string{countLabel: "", completeLabel: "", "example.com/usable": ""})
+	w.had("m1", "2", "")
 }

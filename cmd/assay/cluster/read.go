@@ -131,21 +131,28 @@ func (c *Client) Nodes(ctx context.Context, selector string) ([]corev1.Node, err
 	return list[corev1.Node](ctx, c, "/api/v1/nodes", query)
 }
 
-// ResourceSlices returns the ResourceSlices of one node, or all if node is empty. The error is resourceslice.ErrNotServed if the cluster does
-// not serve them.
+// ResourceSlices returns the ResourceSlices of one node and those whose devices can be of any, or all if node is empty. The error is
+// resourceslice.ErrNotServed if the cluster does not serve them.
 func (c *Client) ResourceSlices(ctx context.Context, node string) ([]resourcev1.ResourceSlice, error) {
-	query := url.Values{}
+	queries := []url.Values{nil}
 	if node != "" {
-		query.Set("fieldSelector", resourcev1.ResourceSliceSelectorNodeName+"="+node)
+		of := func(name string) url.Values {
+			return url.Values{"fieldSelector": {resourcev1.ResourceSliceSelectorNodeName + "=" + name}}
+		}
+		queries = []url.Values{of(node), of("")}
 	}
-	out, err := list[resourcev1.ResourceSlice](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/resourceslices", query)
-	switch {
-	case IsNotFound(err):
-		return nil, resourceslice.ErrNotServed
-	case err == nil && out == nil:
-		out = []resourcev1.ResourceSlice{} // there are none, which is known
+	out := []resourcev1.ResourceSlice{} // that there are none is known then
+	for _, query := range queries {
+		items, err := list[resourcev1.ResourceSlice](ctx, c, "/apis/"+resourcev1.SchemeGroupVersion.String()+"/resourceslices", query)
+		if IsNotFound(err) {
+			return nil, resourceslice.ErrNotServed
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, items...)
 	}
-	return out, err
+	return out, nil
 }
 
 // DeviceTaintRules returns all DeviceTaintRules; none if the cluster does not serve them, as before Kubernetes 1.37.

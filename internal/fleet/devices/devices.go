@@ -56,11 +56,14 @@ type Devices struct {
 	why    string                 // see Problem
 	ignore map[string]string      // by name of a slice that no rule reads: why
 	synced bool                   // every slice and every DeviceTaintRule has been read once
-	slices map[string]placed      // by name
+	slices map[string]stored      // by name
 	nodes  map[string]*remembered // by name
-	listed bool                   // ResourceSlices were read once
-	taints taints
-	left   []emptied // nodes without slices that were not evaluated, by time
+	// spread are the pools with slices that are not of one node, and spreads counts the slices of each of them.
+	spread  map[resourceslice.PoolKey]spread
+	spreads resourceslice.Spreads
+	listed  bool // ResourceSlices were read once
+	taints  taints
+	left    []emptied // nodes without slices that were not evaluated, by time
 }
 
 // State is what is known of the devices of a node.
@@ -88,7 +91,10 @@ func New(opt Options) *Devices {
 	if opt.Counts == nil {
 		opt.Counts = func(string) bool { return true }
 	}
-	return &Devices{opt: opt, needed: make(chan struct{}), slices: map[string]placed{}, nodes: map[string]*remembered{}, ignore: map[string]string{}}
+	return &Devices{
+		opt: opt, needed: make(chan struct{}), slices: map[string]stored{}, nodes: map[string]*remembered{}, ignore: map[string]string{},
+		spread: map[resourceslice.PoolKey]spread{}, spreads: resourceslice.Spreads{},
+	}
 }
 
 // OnProblem registers f, which is called after Problem has changed. It must return quickly.
@@ -233,7 +239,7 @@ func (d *Devices) Forget(node string) {
 	defer d.mu.Unlock()
 	if m := d.nodes[node]; m != nil {
 		m.uid = ""
-		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return p.owner == "" })
+		maps.DeleteFunc(m.pools, func(_ resourceslice.PoolKey, p *pool) bool { return p.owner == "" })
 		if len(m.slices) == 0 && len(m.pools) == 0 {
 			delete(d.nodes, node)
 		}
@@ -260,7 +266,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	m := d.of(node)
 	if m.uid != uid {
 		m.uid = uid
-		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return p.owner != uid }) // those of another machine with this name
+		maps.DeleteFunc(m.pools, func(_ resourceslice.PoolKey, p *pool) bool { return p.owner != uid }) // those of another machine with this name
 	}
 	if !d.synced {
 		return s
@@ -268,7 +274,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 	list := d.observe(m)
 	m.begin(now)
 	for key, p := range m.pools {
-		i := slices.IndexFunc(list, func(l facts.Pool) bool { return l.Driver == key.driver && l.Name == key.name })
+		i := slices.IndexFunc(list, func(l facts.Pool) bool { return l.Driver == key.Driver && l.Name == key.Name })
 		if i >= 0 && list[i].Complete {
 			continue
 		}
@@ -277,7 +283,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 			delete(m.pools, key)
 			continue
 		}
-		held := facts.Pool{Driver: key.driver, Name: key.name, Devices: p.Devices}
+		held := facts.Pool{Driver: key.Driver, Name: key.Name, Devices: p.Devices}
 		if i >= 0 {
 			list[i] = held
 		} else {
@@ -286,7 +292,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		if s.HeldUntil.IsZero() || until.Before(s.HeldUntil) {
 			s.HeldUntil = until
 		}
-		s.Incomplete = append(s.Incomplete, key.driver)
+		s.Incomplete = append(s.Incomplete, key.Driver)
 	}
 	slices.Sort(s.Incomplete)
 	s.Incomplete = slices.Compact(s.Incomplete)

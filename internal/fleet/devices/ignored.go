@@ -6,7 +6,7 @@ import (
 
 // Reasons why no rule reads a ResourceSlice.
 const (
-	IgnoredShared     = "SeveralNodes"  // it describes devices that several nodes reach
+	IgnoredShared     = "SeveralNodes"  // it describes only devices that several nodes reach
 	IgnoredDriver     = "Driver"        // the settings exclude its driver
 	IgnoredGeneration = "OldGeneration" // there are slices of a newer generation of its pool
 	IgnoredLimit      = "TooMany"       // its pool is complete, and the node would have more than facts.MaxDevices
@@ -20,8 +20,11 @@ func (d *Devices) Ignored() map[string]int {
 	for _, why := range d.ignore {
 		out[why]++
 	}
+	for _, p := range d.spreads {
+		out[IgnoredGeneration] += p.Old
+	}
 	for _, m := range d.nodes {
-		for _, p := range facts.Pools(m.sorted()) {
+		for _, p := range facts.Pools(d.spreads.Complete(m.sorted())) {
 			out[IgnoredGeneration] += p.Old
 			out[IgnoredLimit] += p.TooMany
 		}

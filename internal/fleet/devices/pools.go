@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/assay-project/assay/internal/fleet/resourceslice"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -21,12 +22,10 @@ type emptied struct {
 type remembered struct {
 	uid    types.UID // of the Node that the pools were seen on; empty: none was evaluated yet
 	slices map[string]facts.Slice
-	pools  map[poolKey]*pool
+	pools  map[resourceslice.PoolKey]*pool
 	facts  *facts.Facts // of listed
 	listed []facts.Pool
 }
-
-type poolKey struct{ driver, name string }
 
 // pool is the last complete content of a pool, whether it is complete now, and since when it was seen not to be; zero: it is, or was.
 type pool struct {
@@ -57,7 +56,7 @@ func (d *Devices) remember(nodes ...string) {
 		if m == nil || m.uid != "" || len(m.slices) > 0 {
 			continue
 		}
-		maps.DeleteFunc(m.pools, func(_ poolKey, p *pool) bool { return now.Sub(p.since) >= d.opt.Grace })
+		maps.DeleteFunc(m.pools, func(_ resourceslice.PoolKey, p *pool) bool { return now.Sub(p.since) >= d.opt.Grace })
 		if len(m.pools) == 0 {
 			delete(d.nodes, d.left[0].node)
 		}
@@ -66,12 +65,16 @@ func (d *Devices) remember(nodes ...string) {
 
 // observe stores the complete pools of a node, and returns all that its slices describe.
 func (d *Devices) observe(m *remembered) []facts.Pool {
-	list := facts.Pools(m.sorted())
-	for _, p := range m.pools {
+	list := facts.Pools(d.spreads.Complete(m.sorted()))
+	for key, p := range m.pools {
 		p.Complete = false
+		if of := d.spreads[key]; of != nil && of.Complete() && !m.has(key) {
+			delete(m.pools, key) // the devices of the whole pool are those of other nodes now
+			m.facts = nil
+		}
 	}
 	for _, l := range list {
-		key := poolKey{l.Driver, l.Name}
+		key := resourceslice.PoolKey{Driver: l.Driver, Name: l.Name}
 		if !l.Complete {
 			continue
 		}
@@ -81,6 +84,16 @@ func (d *Devices) observe(m *remembered) []facts.Pool {
 		m.pools[key] = &pool{Pool: l, owner: d.ownerOf(m, key)}
 	}
 	return list
+}
+
+// has reports whether slices describe a pool of the node.
+func (m *remembered) has(key resourceslice.PoolKey) bool {
+	for _, s := range m.slices {
+		if s.Driver == key.Driver && s.Pool == key.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // begin starts the grace period of the pools that are not complete.
@@ -93,10 +106,10 @@ func (m *remembered) begin(now time.Time) {
 }
 
 // ownerOf returns the UID of the Node that owns all slices of a pool.
-func (d *Devices) ownerOf(m *remembered, key poolKey) (owner types.UID) {
+func (d *Devices) ownerOf(m *remembered, key resourceslice.PoolKey) (owner types.UID) {
 	first := true
 	for name, s := range m.slices {
-		if s.Driver != key.driver || s.Pool != key.name {
+		if s.Driver != key.Driver || s.Pool != key.Name {
 			continue
 		}
 		if o := d.slices[name].owner; first {
@@ -111,7 +124,7 @@ func (d *Devices) ownerOf(m *remembered, key poolKey) (owner types.UID) {
 func (d *Devices) of(node string) *remembered {
 	m := d.nodes[node]
 	if m == nil {
-		m = &remembered{slices: map[string]facts.Slice{}, pools: map[poolKey]*pool{}}
+		m = &remembered{slices: map[string]facts.Slice{}, pools: map[resourceslice.PoolKey]*pool{}}
 		d.nodes[node] = m
 	}
 	return m

@@ -23,19 +23,34 @@ func (d *Devices) Prove(ctx context.Context, node string, s State) (*facts.Facts
 	if d == nil || s.Facts == nil || d.opt.Client == nil {
 		return s.Facts, nil
 	}
-	live := &resourcev1.ResourceSliceList{}
-	if err := d.opt.Client.List(ctx, live, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: node}); err != nil {
-		return nil, err
+	d.mu.Lock()
+	names := []string{node}
+	if len(d.spread) > 0 {
+		names = append(names, "") // the slices that are not of one node
+	}
+	d.mu.Unlock()
+	versions, own, spread := map[string]string{}, map[string]facts.Slice{}, resourceslice.Spreads{}
+	for _, name := range names {
+		live := &resourcev1.ResourceSliceList{}
+		if err := d.opt.Client.List(ctx, live, client.MatchingFields{resourcev1.ResourceSliceSelectorNodeName: name}); err != nil {
+			return nil, err
+		}
+		for i := range live.Items {
+			s := resourceslice.Read(&live.Items[i], nil)
+			if !d.opt.Counts(s.Driver) {
+				continue
+			}
+			spread.Add(&s)
+			for _, p := range s.Parts {
+				if p.Node == node {
+					versions[live.Items[i].Name], own[live.Items[i].Name] = live.Items[i].ResourceVersion, s.Of(p)
+				}
+			}
+		}
 	}
 	taints, err := d.liveTaints(ctx)
 	if err != nil {
 		return nil, err
-	}
-	versions, stored := map[string]string{}, map[string]facts.Slice{}
-	for i := range live.Items {
-		if slice, of := resourceslice.Of(&live.Items[i], nil); of == node && d.opt.Counts(slice.Driver) {
-			versions[live.Items[i].Name], stored[live.Items[i].Name] = live.Items[i].ResourceVersion, slice
-		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +63,13 @@ func (d *Devices) Prove(ctx context.Context, node string, s State) (*facts.Facts
 			return nil, ErrStale
 		}
 	}
-	pools := facts.Pools((&remembered{slices: stored}).sorted())
+	for _, p := range m.listed {
+		key := resourceslice.PoolKey{Driver: p.Driver, Name: p.Name}
+		if a, b := spread[key], d.spreads[key]; a != b && (a == nil || b == nil || *a != *b) {
+			return nil, ErrStale
+		}
+	}
+	pools := facts.Pools(spread.Complete((&remembered{slices: own}).sorted()))
 	for _, held := range m.listed {
 		i := slices.IndexFunc(pools, func(p facts.Pool) bool { return compare(p, held) == 0 })
 		switch {

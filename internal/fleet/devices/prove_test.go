@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -25,7 +26,7 @@ func proving(t *testing.T, stored ...client.Object) (*world, client.WithWatch) {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).
 		WithIndex(&resourcev1.ResourceSlice{}, resourcev1.ResourceSliceSelectorNodeName, func(o client.Object) []string {
-			return []string{*o.(*resourcev1.ResourceSlice).Spec.NodeName}
+			return []string{ptr.Deref(o.(*resourcev1.ResourceSlice).Spec.NodeName, "")}
 		}).Build()
 	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
 	w.Devices = devices.New(devices.Options{Client: api, Grace: grace, Clock: w.clock, Counts: func(d string) bool { return d != "ignored" }})

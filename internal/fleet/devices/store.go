@@ -13,12 +13,20 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 )
 
-// placed is a slice of a node.
-type placed struct {
-	node, version string    // the resourceVersion of the object
-	owner         types.UID // of the Node that owns it; empty: none does
-	slice         facts.Slice
+// stored is a slice.
+type stored struct {
+	resourceslice.Slice
+	version string    // the resourceVersion of the object
+	owner   types.UID // of the Node that owns it; empty: none does
 }
+
+// key returns the pool of the slice.
+func (s *stored) key() resourceslice.PoolKey {
+	return resourceslice.PoolKey{Driver: s.Driver, Name: s.Pool}
+}
+
+// spread is the slices of a pool that are not of one node, by name.
+type spread map[string]facts.Slice
 
 // Add implements cache.ReflectorStore.
 func (d *Devices) Add(object any) error { return d.Update(object) }
@@ -106,46 +114,95 @@ func (d *Devices) Resync() error { return nil }
 
 // put stores a slice and returns the nodes that it described and describes.
 func (d *Devices) put(s *resourcev1.ResourceSlice) (changed []string) {
-	slice, node := resourceslice.Of(s, nodefeature.Interner())
+	now := stored{resourceslice.Read(s, nodefeature.Interner()), s.ResourceVersion, ownerOf(s)}
+	delete(d.ignore, s.Name)
 	switch {
-	case node == "":
-		d.ignore[s.Name] = IgnoredShared
-		return d.remove(s.Name)
-	case !d.opt.Counts(slice.Driver):
+	case !d.opt.Counts(now.Driver):
 		d.ignore[s.Name] = IgnoredDriver
 		return d.remove(s.Name)
+	case len(now.Parts) == 0:
+		d.ignore[s.Name] = IgnoredShared
 	}
-	delete(d.ignore, s.Name)
-	if before, ok := d.slices[s.Name]; ok {
-		if before.node == node && before.slice == slice {
-			d.slices[s.Name] = placed{node, s.ResourceVersion, ownerOf(s), slice}
-			return nil
+	before, had := d.slices[s.Name]
+	if had && before.Equal(&now.Slice) {
+		d.slices[s.Name] = now
+		return nil
+	}
+	changed = d.forget(s.Name)
+	d.slices[s.Name] = now
+	for _, p := range now.Parts {
+		d.of(p.Node).slices[s.Name] = now.Of(p)
+		changed = append(changed, p.Node)
+	}
+	if now.Spread {
+		if d.spread[now.key()] == nil {
+			d.spread[now.key()] = spread{}
 		}
-		changed = d.remove(s.Name)
+		d.spread[now.key()][s.Name] = now.Slice.Slice
 	}
-	d.slices[s.Name] = placed{node, s.ResourceVersion, ownerOf(s), slice}
-	d.of(node).slices[s.Name] = slice
-	return append(changed, node)
+	if had && before.key() != now.key() {
+		changed = append(changed, d.count(before.key())...)
+	}
+	return unique(append(changed, d.count(now.key())...))
 }
 
-// drop forgets a slice that was deleted, and returns the node that it described.
+// drop forgets a slice that was deleted, and returns the nodes that it described.
 func (d *Devices) drop(name string) []string {
 	delete(d.ignore, name)
 	return d.remove(name)
 }
 
+// remove forgets a slice, and returns the nodes for which this is a change.
 func (d *Devices) remove(name string) []string {
+	before := d.slices[name]
+	return unique(append(d.forget(name), d.count(before.key())...))
+}
+
+// forget forgets a slice without counting those of its pool, and returns the nodes that it described.
+func (d *Devices) forget(name string) (changed []string) {
 	before, ok := d.slices[name]
 	if !ok {
 		return nil
 	}
 	delete(d.slices, name)
-	m := d.nodes[before.node]
-	delete(m.slices, name)
-	if m.uid == "" && len(m.slices) == 0 && len(m.pools) == 0 {
-		delete(d.nodes, before.node) // the Node was deleted, or has never existed
+	for _, p := range before.Parts {
+		m := d.nodes[p.Node]
+		delete(m.slices, name)
+		if m.uid == "" && len(m.slices) == 0 && len(m.pools) == 0 {
+			delete(d.nodes, p.Node) // the Node was deleted, or has never existed
+		}
+		changed = append(changed, p.Node)
 	}
-	return []string{before.node}
+	if of := d.spread[before.key()]; of != nil {
+		if delete(of, name); len(of) == 0 {
+			delete(d.spread, before.key())
+		}
+	}
+	return changed
+}
+
+// count counts the slices of a pool that are not of one node. It returns the nodes for which another slice of the pool than their own ones
+// matters: all of them, if the pool is complete now or is not any more, or has a new generation.
+func (d *Devices) count(key resourceslice.PoolKey) (changed []string) {
+	var before, now resourceslice.Spread
+	if p := d.spreads[key]; p != nil {
+		before = *p
+	}
+	for _, s := range d.spread[key] {
+		now.Add(s)
+	}
+	if delete(d.spreads, key); now != (resourceslice.Spread{}) {
+		d.spreads[key] = &now
+	}
+	if before.Complete() == now.Complete() && before.Generation == now.Generation {
+		return nil
+	}
+	for name, m := range d.nodes {
+		if m.pools[key] != nil || m.has(key) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
 }
 
 // ownerOf returns the UID of the Node that owns a slice.

@@ -4,12 +4,14 @@ package resourceslice
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules/facts"
@@ -18,21 +20,51 @@ import (
 // ErrNotServed is why no node has devices in a cluster without ResourceSlices.
 var ErrNotServed = errors.New("the cluster does not serve ResourceSlices of " + resourcev1.SchemeGroupVersion.String() + ", which Kubernetes 1.34 and newer have")
 
-// Of returns what rules read of a ResourceSlice, and the node that it describes; empty: it describes devices that several nodes reach,
-// which are not features of one.
-func Of(s *resourcev1.ResourceSlice, in *facts.Interner) (slice facts.Slice, node string) {
-	if s.Spec.NodeName == nil || *s.Spec.NodeName == "" {
-		return facts.Slice{}, ""
-	}
-	list := make([]map[string]string, 0, len(s.Spec.Devices))
-	for i := range s.Spec.Devices {
-		list = append(list, attributesOf(s.Spec.Driver, &s.Spec.Devices[i]))
-	}
-	devices := facts.NewInstances(list)
-	return facts.Slice{
+// Slice is what rules read of a ResourceSlice.
+type Slice struct {
+	// Slice has no devices.
+	facts.Slice
+	// Parts are its devices by the node that they belong to. Devices that several nodes reach are not features of one, and in no part.
+	Parts []Part
+}
+
+// Part is the devices of one node in a slice.
+type Part struct {
+	Node    string
+	Devices *facts.Instances
+}
+
+// Equal reports whether two slices have the same devices, of the same Interner.
+func (s *Slice) Equal(o *Slice) bool { return s.Slice == o.Slice && slices.Equal(s.Parts, o.Parts) }
+
+// Of returns the slice with the devices of a part.
+func (s *Slice) Of(p Part) facts.Slice {
+	out := s.Slice
+	out.Devices = p.Devices
+	return out
+}
+
+// Read returns what rules read of a ResourceSlice.
+func Read(s *resourcev1.ResourceSlice, in *facts.Interner) Slice {
+	out := Slice{Slice: facts.Slice{
 		Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Generation: s.Spec.Pool.Generation, Total: s.Spec.Pool.ResourceSliceCount,
-		Devices: in.Instances(devices),
-	}, *s.Spec.NodeName
+	}}
+	one := ptr.Deref(s.Spec.NodeName, "")
+	out.Spread = one == ""
+	byNode := map[string][]map[string]string{}
+	if !out.Spread {
+		byNode[one] = nil
+	}
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		if node := cmp.Or(one, ptr.Deref(d.NodeName, "")); node != "" {
+			byNode[node] = append(byNode[node], attributesOf(s.Spec.Driver, d))
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
+		out.Parts = append(out.Parts, Part{node, in.Instances(facts.NewInstances(byNode[node]))})
+	}
+	return out
 }
 
 // attributesOf returns the elements of a device. Those of DRA are C identifiers, or have a domain and a slash: they cannot have the
@@ -47,8 +79,16 @@ func attributesOf(driver string, d *resourcev1.Device) map[string]string {
 		out["capacity."+own(name)] = number(capacity.Value)
 	}
 	out["device.name"] = d.Name
-	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
+	if ptr.Deref(d.AllowMultipleAllocations, false) {
 		out["shared"] = "true"
+	}
+	if ptr.Deref(d.BindsToNode, false) {
+		out["binding.node"] = "true"
+	}
+	for name, list := range map[string][]string{"binding.conditions": d.BindingConditions, "binding.failure_conditions": d.BindingFailureConditions} {
+		if len(list) > 0 {
+			out[name] = strings.Join(list, ",")
+		}
 	}
 	taints := make([]string, 0, len(d.Taints))
 	for i := range d.Taints {
@@ -116,16 +156,24 @@ func TaintRules(list []resourcev1.DeviceTaintRule) (out []facts.TaintRule) {
 // Facts returns the device features of each node that ResourceSlices describe, with the taints of DeviceTaintRules, as one list of the API
 // has them: nothing is held.
 func Facts(list []resourcev1.ResourceSlice, taints []resourcev1.DeviceTaintRule, counts func(driver string) bool) map[string]*facts.Facts {
-	slices.SortFunc(list, func(a, b resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
-	byNode := map[string][]facts.Slice{}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
+	// Those of several nodes can be in it for each of them, the newest first.
+	list = slices.CompactFunc(list, func(a, b resourcev1.ResourceSlice) bool { return a.Name == b.Name })
+	byNode, spread := map[string][]facts.Slice{}, Spreads{}
 	for i := range list {
-		if slice, node := Of(&list[i], nodefeature.Interner()); node != "" && counts(slice.Driver) {
-			byNode[node] = append(byNode[node], slice)
+		s := Read(&list[i], nodefeature.Interner())
+		if !counts(s.Driver) {
+			continue
+		}
+		spread.Add(&s)
+		for _, p := range s.Parts {
+			byNode[p.Node] = append(byNode[p.Node], s.Of(p))
 		}
 	}
 	out, rules := map[string]*facts.Facts{}, TaintRules(taints)
 	for node, list := range byNode {
-		out[node] = facts.FromPools(facts.Pools(list), rules, nodefeature.Interner())
+		out[node] = facts.FromPools(facts.Pools(spread.Complete(list)), rules, nodefeature.Interner())
 	}
 	return out
 }
