@@ -169,7 +169,7 @@ func TestNodeThatRebootsWaitsForItsDrivers(t *testing.T) {
 	}
 	w.boots("n1", "second")
 	change(w, worker, func(f *nfdv1alpha1.NodeFeature) { f.Spec.Features = examined("second", M{"a": "b"}) })
-	w.ready("n1", corev1.ConditionFalse, "WaitingForDrivers", "gpu.example.com")
+	w.ready("n1", corev1.ConditionFalse, assayv1alpha1.ReasonWaitingForDrivers, "gpu.example.com")
 	w.labels("n1", map[string]string{"example.com/complete": "false", "example.com/gpu.count": "8"})
 	w.devicesOf("n1", 8)
 	w.labels("n1", map[string]string{"example.com/complete": "true", "example.com/gpu.count": "8"})

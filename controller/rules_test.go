@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -60,6 +62,38 @@ func TestABrokenRuleIsIsolated(t *testing.T) {
 	}
 	w.start()
 	w.labels("n1", M{"good-regexp": "1", "good-type": "1", "good-template": "1", "bad": ""})
+}
+
+// TestARuleSaysThatItMayNotBeWritten: the API server refuses all writes to a Node without naming a key. A rule was Healthy all the same, and only
+// the log of the controller had the reason.
+func TestARuleSaysThatItMayNotBeWritten(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("sealed")
+	w.publish(w.namespace, "sealed", "sealed", M{"a": "b"}, nil)
+	seal := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	w.apply(seal, `{metadata: {name: sealed}, spec: {
+		matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status], resourceNames: [sealed]}]},
+		validations: [{expression: "object.metadata.?labels == oldObject.metadata.?labels", message: closed for today}]}}`)
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	w.apply(binding, `{metadata: {name: sealed}, spec: {policyName: sealed, validationActions: [Deny]}}`)
+	testkit.Eventually(t, "the policy is active", func(ctx context.Context) error {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"try":"it"}}}`))
+		if err := w.Status().Patch(ctx, n.DeepCopy(), patch, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "closed for today") {
+			return fmt.Errorf("got %w, want a refusal", err)
+		}
+		return nil
+	})
+	r := w.rule("r", `{rules: [{name: r, labels: {example.com/a: "1"}, extendedResources: {example.com/r: "1"}}]}`)
+	without := w.rule("without", `{rules: [{name: without, labels: {example.com/b: "1"}, matchFeatures: [{feature: test.attr, matchExpressions: {none: {op: Exists}}}]}]}`)
+	w.start()
+	if c := w.condition(r, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "on 1 node; first on sealed: ", "example.com/", "closed for today"); c.Reason != nfdv1alpha1.ReasonForbidden {
+		t.Errorf("the reason is %q", c.Reason)
+	}
+	w.event("r", "RuleFailed", "closed for today")
+	w.condition(without, nfdv1alpha1.ConditionHealthy, metav1.ConditionTrue)
+	w.delete(binding)
+	w.labels("sealed", M{"example.com/a": "1"})
+	w.condition(r, nfdv1alpha1.ConditionHealthy, metav1.ConditionTrue)
 }
 
 func TestWhatFailsOnANodeIsReported(t *testing.T) {

@@ -33,7 +33,7 @@ func blame(err error, p *plan.Plan) func(plan.Step) bool {
 	if blamed := blameCauses(err, p); blamed != nil {
 		return blamed
 	}
-	return blameWords(err.Error(), p.Steps)
+	return blameWords(err.Error(), p.Steps, apierrors.IsInvalid(err))
 }
 
 // blameCauses returns the steps whose fields the causes of an error name; nil: they name none. A field names a key in brackets. A field
@@ -63,7 +63,7 @@ func blameCauses(err error, p *plan.Plan) func(plan.Step) bool {
 			if rest != "" && known.kind != keys.Condition { // the conditions have indices
 				continue
 			}
-			if named := blameWords(cause.Message, same); named != nil {
+			if named := blameWords(cause.Message, same, true); named != nil {
 				for _, s := range same {
 					blamed[nameOf(s)] = blamed[nameOf(s)] || named(s)
 				}
@@ -93,9 +93,10 @@ func onlyWith(list []plan.Step, message string) (found *plan.Step) {
 
 func nameOf(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
 
-// blameWords returns the steps whose keys a message names; nil: it names none. If it names none, extended resources are the most likely cause,
-// since the API server validates nothing else that was not already validated. If it was another key, the resources are written in the next pass.
-func blameWords(message string, steps []plan.Step) func(plan.Step) bool {
+// blameWords returns the steps whose keys a message names; nil: it names none. If it names none and the values are invalid, extended resources are
+// the most likely cause, since the API server validates nothing else that was not already validated. If it was another key, the resources are
+// written in the next pass.
+func blameWords(message string, steps []plan.Step, invalid bool) func(plan.Step) bool {
 	named, contained, resources := map[string]bool{}, map[string]bool{}, false
 	whole := words(message)
 	for _, s := range steps {
@@ -111,7 +112,7 @@ func blameWords(message string, steps []plan.Step) func(plan.Step) bool {
 		return func(s plan.Step) bool { return named[s.Key] }
 	case len(contained) > 0:
 		return func(s plan.Step) bool { return contained[s.Key] }
-	case resources:
+	case resources && invalid:
 		return func(s plan.Step) bool { return s.Kind == keys.Resource }
 	}
 	return nil

@@ -59,6 +59,8 @@ type pass struct {
 	program *rules.Program
 	outcome *rules.Outcome
 	active  *desired.Active
+
+	forbidden []rulestats.Complaint // that the API server does not let the controller write the Node
 }
 
 // Reconcile implements reconcile.Reconciler: get, gather, decide, write, report.

@@ -30,7 +30,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, wanted *plan.Plan) {
 			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}
 	})
-	r.stats.Report(p.Node.Name, o, known.FlappingOf(), complaints...)
+	r.stats.Report(p.Node.Name, o, known.FlappingOf(), append(p.forbidden, complaints...)...)
 	if rejected := rejectionsOf(o); rejected != known.rejected { // each pass would count the same ones again
 		known.rejected = rejected
 		r.metrics.count(rejected)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
+	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/plan"
@@ -34,12 +36,26 @@ func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) err
 	p.known.Finish(d, decide.Done{
 		At: r.clock.Now(), Err: err, Outcome: p.outcome, Edition: p.active.Edition, Publishers: p.state.Input.Publishers,
 	})
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) { // Invalid is the reason of an admission policy that states none
+		p.forbid(d.Plan, err)
+	}
 	if err != nil {
 		return err
 	}
 	return r.givers.book.Passed(ctx, p.Node.Name, provenance.Pass{
 		Generation: p.active.Generation, Given: p.known.Given, Held: p.known.HeldKeys(),
 	})
+}
+
+// forbid notes that the API server does not let the controller write what rules give the Node.
+func (p *pass) forbid(wanted *plan.Plan, err error) {
+	for _, s := range wanted.Steps {
+		if origin, _ := p.outcome.Origin(s.Kind, s.Key); origin.Object != "" {
+			p.forbidden = append(p.forbidden, rulestats.Complaint{
+				Object: origin.Object, Message: fmt.Sprintf("rule %q: %s %q: %v", origin.Rule, s.Kind, s.Key, err), Forbidden: true,
+			})
+		}
+	}
 }
 
 // logRemovals logs the keys that a plan removes or changes, and why. Changes of features are logged at level 1: some features change often, and
@@ -64,11 +80,15 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) 
 	if body := p.Patch(); body != nil {
 		out, err := r.patch(ctx, node.Name, body, "status")
 		if blamed := blame(err, p); blamed != nil {
-			r.noteRefused(d, p, blamed, known, err)
-			d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
-			p, out, err = p.Without(blamed), nil, nil
-			if body = p.Patch(); body != nil {
+			rest, refusal := p.Without(blamed), err
+			out, err = nil, nil
+			if body = rest.Patch(); body != nil {
 				out, err = r.patch(ctx, node.Name, body, "status")
+			}
+			if err == nil || err.Error() != refusal.Error() { // what is refused without them as well is not refused because of them
+				r.noteRefused(d, p, blamed, known, refusal)
+				d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
+				p = rest
 			}
 		}
 		if err != nil {

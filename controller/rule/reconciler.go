@@ -101,7 +101,11 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 	if sum.Failing == 0 {
 		c.SetIf(nfdv1alpha1.ConditionHealthy, true, "Evaluated", "")
 	} else {
-		c.SetIf(nfdv1alpha1.ConditionHealthy, false, "EvaluationFailed",
+		reason := "EvaluationFailed"
+		if sum.Forbidden {
+			reason = nfdv1alpha1.ReasonForbidden
+		}
+		c.SetIf(nfdv1alpha1.ConditionHealthy, false, reason,
 			fmt.Sprintf("on %s; first on %s: %s", clip.Count(sum.Failing, "node"), sum.FirstNode, sum.Message))
 	}
 	switch {

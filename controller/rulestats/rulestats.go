@@ -27,7 +27,7 @@ type Stats struct {
 // contribution is what one node adds to the counts.
 type contribution struct {
 	matched   []uint64                   // a bit for each object, by number
-	failures  map[string]string          // by object: message
+	failures  map[string]failure         // by object
 	conflicts map[string]map[string]bool // by object: descriptions of conflicts
 	failed    *rules.Failure             // the rule whose fail action froze the node
 	flapping  map[string]string          // by object: the keys that are left as they are because they flap
@@ -36,21 +36,22 @@ type contribution struct {
 type counts struct {
 	number    int // of the object
 	matched   int
-	failures  map[string]string // by node: message
-	conflicts map[string]int    // by description: number of nodes
-	rejected  map[string]string // by node: message of the fail action
-	flapping  map[string]string // by node: the keys that flap
+	failures  map[string]failure // by node
+	conflicts map[string]int     // by description: number of nodes
+	rejected  map[string]string  // by node: message of the fail action
+	flapping  map[string]string  // by node: the keys that flap
 }
 
 // Summary holds the counts for the status of an object.
 type Summary struct {
 	// Matched is the number of nodes that at least one of the rules matches.
 	Matched int32
-	// Failing is the number of nodes on which the evaluation of a rule failed; FirstNode is the first of them by name, Message the
-	// error.
+	// Failing is the number of nodes on which the evaluation of a rule failed, or its outputs may not be written; FirstNode is the first of
+	// them by name, Message the error. Forbidden is true if it is that the controller lacks the right to write.
 	Failing   int
 	FirstNode string
 	Message   string
+	Forbidden bool
 	// Conflicts describes keys for which another rule has another value, sorted, at most ten.
 	Conflicts []string
 	// MoreConflicts is the number of further conflicts.
@@ -79,8 +80,18 @@ func New(changed func(object string)) *Stats {
 	return &Stats{nodes: map[string]*contribution{}, objects: map[string]*counts{}, changed: changed}
 }
 
-// Complaint is a problem with the rules of an object on a node in addition to the outcome.
-type Complaint struct{ Object, Message string }
+// Complaint is a problem with the rules of an object on a node in addition to the outcome. Forbidden is true if the API server does not let the
+// controller write what they give.
+type Complaint struct {
+	Object, Message string
+	Forbidden       bool
+}
+
+// failure is why rules of an object fail on a node.
+type failure struct {
+	message   string
+	forbidden bool
+}
 
 // Report replaces the contribution of a node. Flapping are the keys that are left as they are because they change too often, sorted, by the
 // object that gives them, or "" if that is none.
@@ -127,9 +138,9 @@ func (t *Stats) Summary(object string) Summary {
 		return Summary{}
 	}
 	out := Summary{Matched: int32(c.matched), Failing: len(c.failures)}
-	for node, message := range c.failures {
+	for node, f := range c.failures {
 		if out.FirstNode == "" || node < out.FirstNode {
-			out.FirstNode, out.Message = node, message
+			out.FirstNode, out.Message, out.Forbidden = node, f.message, f.forbidden
 		}
 	}
 	out.Rejected = len(c.rejected)
@@ -162,19 +173,19 @@ func contribute(o *rules.Outcome, flapping map[string][]string, complaints []Com
 	}
 	for _, r := range o.Faulty() {
 		if r.Err != nil {
-			c.fail(r.Object, fmt.Sprintf("rule %q: %v", r.Rule, r.Err))
+			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q: %v", r.Rule, r.Err)})
 		}
 		if r.Partial != nil && !r.Sensitive {
-			c.fail(r.Object, fmt.Sprintf("rule %q is evaluated on incomplete features: %v", r.Rule, r.Partial))
+			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q is evaluated on incomplete features: %v", r.Rule, r.Partial)})
 		}
 	}
 	for _, r := range o.Rejected() {
 		if !r.Missing && r.Object != "" {
-			c.fail(r.Object, fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason))
+			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason)})
 		}
 	}
 	for _, x := range complaints {
-		c.fail(x.Object, x.Message)
+		c.fail(x.Object, failure{x.Message, x.Forbidden})
 	}
 	for _, x := range o.Conflicts() {
 		if c.conflicts == nil {
@@ -216,12 +227,12 @@ func (c *contribution) equal(o *contribution) bool {
 		(c.failed == o.failed || c.failed != nil && o.failed != nil && *c.failed == *o.failed)
 }
 
-func (c *contribution) fail(object, message string) {
+func (c *contribution) fail(object string, f failure) {
 	if c.failures == nil {
-		c.failures = map[string]string{}
+		c.failures = map[string]failure{}
 	}
 	if _, ok := c.failures[object]; !ok {
-		c.failures[object] = message
+		c.failures[object] = f
 	}
 }
 
@@ -229,7 +240,7 @@ func (t *Stats) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
 		c = &counts{
-			number: len(t.names), failures: map[string]string{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
+			number: len(t.names), failures: map[string]failure{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
 		}
 		t.objects[object] = c
 		t.names = append(t.names, object)
@@ -242,8 +253,8 @@ func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
 		t.of(t.names[i]).matched++
 		touched[t.names[i]] = true
 	}
-	for object, message := range c.failures {
-		t.of(object).failures[node] = message
+	for object, f := range c.failures {
+		t.of(object).failures[node] = f
 		touched[object] = true
 	}
 	for object, descriptions := range c.conflicts {

@@ -254,6 +254,28 @@ func TestDoctor(t *testing.T) {
 			},
 			code: 1, want: "BAD  1 Node: n1: the worker is down: container c is waiting: CrashLoopBackOff, OOMKilled: it exceeded its memory limit of 64Mi",
 		},
+		"Workers run again after they exceeded their memory limit": {
+			damage: func(t *testing.T, d *doctored) {
+				for _, name := range []string{"n1", "n2"} {
+					d.setPod(t, "assay-worker-"+name, corev1.ContainerStatus{
+						Name: "c", RestartCount: 3, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+						LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+							Reason: "OOMKilled", ExitCode: 137, FinishedAt: metav1.Now(),
+						}},
+					})
+				}
+			},
+			code: 1, want: "WARN 2 Nodes: n1, n2: the worker is ready again: container c was restarted, OOMKilled: it exceeded its memory limit of 64Mi",
+		},
+		"A rule may not be written": {
+			damage: func(t *testing.T, d *doctored) {
+				d.rule(t, metav1.Condition{
+					Type: nfdv1alpha1.ConditionHealthy, Status: metav1.ConditionFalse, Reason: nfdv1alpha1.ReasonForbidden,
+					Message: `on 1 node; first on n1: rule "r": label "example.com/a": nodes "n1" is forbidden: closed for today`,
+				})
+			},
+			code: 1, want: `BAD  NodeFeatureRule r is not written: on 1 node; first on n1: rule "r": label "example.com/a": nodes "n1" is forbidden: closed for today`,
+		},
 		"A source of the workers hangs": {
 			damage: func(t *testing.T, d *doctored) {
 				for _, name := range []string{"n1", "n2"} {
@@ -264,7 +286,7 @@ func TestDoctor(t *testing.T) {
 		},
 		"A driver has registered no devices": {
 			damage: func(t *testing.T, d *doctored) {
-				d.condition(t, "n2", "WaitingForDrivers", "The DRA driver gpu.example.com has published no ResourceSlices of the node.")
+				d.condition(t, "n2", assayv1alpha1.ReasonWaitingForDrivers, "The DRA driver gpu.example.com has published no ResourceSlices of the node.")
 			},
 			code: 1, want: "WARN 1 Node: n2: the condition FeaturesReady is not True: WaitingForDrivers: The DRA driver gpu.example.com has published no ResourceSlices",
 		},

@@ -103,6 +103,9 @@ const (
 	ReasonLabelsUnmet = "LabelsUnmet"
 	// ReasonSourcesUnread is the reason of FeaturesReady while the worker has not read all of its sources since the node booted.
 	ReasonSourcesUnread = "SourcesUnread"
+	// ReasonWaitingForDrivers is the reason of FeaturesReady while DRA drivers that have published devices on the node have not published all of
+	// them since it booted.
+	ReasonWaitingForDrivers = "WaitingForDrivers"
 	// FailedAnnotation on a Node is the rule whose fail action prevents changes to its labels.
 	FailedAnnotation = GroupName + "/failed"
 )

@@ -381,3 +381,6 @@ const (
 	// as they are.
 	ConditionFlapping = "Flapping"
 )
+
+// ReasonForbidden is the reason of Healthy=False if the API server does not let the controller write what the rules give.
+const ReasonForbidden = "Forbidden"

@@ -51,6 +51,7 @@ const maxListed = 5
 type examination struct {
 	c         *cluster.Client
 	namespace string // of the installation; empty: search all namespaces
+	now       func() time.Time
 	found     []Finding
 
 	deployments []appsv1.Deployment
@@ -64,7 +65,7 @@ type examination struct {
 // not change the cluster. If namespace is empty, Examine searches all namespaces for installations. More are checks that need other packages;
 // they run last. Examine returns an error if the cluster cannot be examined at all.
 func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...Check) ([]Finding, error) {
-	e := &examination{c: c, namespace: namespace}
+	e := &examination{c: c, namespace: namespace, now: time.Now}
 	if err := e.workloads(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	}
 	e.installation()
 	checks := []func(context.Context) error{
-		e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors, e.rules, e.claims, e.holds,
+		e.speed, e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors, e.rules, e.claims, e.holds,
 		e.writes, e.notReady, e.baselines, e.shapes, e.requests, e.policies, e.schedulers, e.topology, e.events, e.admission,
 	}
 	for _, check := range more {
@@ -228,7 +229,28 @@ func (e *examination) pod(part string, p *corev1.Pod) {
 	}
 	if container, why := unready(p); why != "" {
 		e.report(part, Error, fmt.Sprintf("pod %s/%s is not ready: %s", p.Namespace, p.Name, why), fixOf(part, p, container, why))
+	} else if container, why := e.restarted(p); why != "" {
+		e.report(part, Warning, fmt.Sprintf("pod %s/%s is ready again: %s", p.Namespace, p.Name, why), fixOf(part, p, container, why))
 	}
+}
+
+// recentKill is how long a process that was killed is reported after its container is ready again: longer than the back-off of a container
+// that is killed again and again, five minutes.
+const recentKill = 10 * time.Minute
+
+// restarted returns a container that is ready again after it exceeded its memory limit, and a description.
+func (e *examination) restarted(p *corev1.Pod) (container, why string) {
+	for i := range p.Status.ContainerStatuses {
+		s := &p.Status.ContainerStatuses[i]
+		last := s.LastTerminationState.Terminated
+		if last == nil || e.c.Now().Sub(last.FinishedAt.Time) > recentKill {
+			continue
+		}
+		if text := killed(p, s); text != "" {
+			return s.Name, fmt.Sprintf("container %s was restarted%s", s.Name, text)
+		}
+	}
+	return "", ""
 }
 
 // counts reports whether a pod is expected to run.

@@ -40,6 +40,12 @@ func (e *examination) object(check, what string, generation, observed int64, con
 	}
 	for _, bad := range badIfFalse {
 		if c := meta.FindStatusCondition(conditions, bad.condition); c != nil && c.Status == metav1.ConditionFalse {
+			if c.Reason == nfdv1alpha1.ReasonForbidden {
+				if !e.lacking["controller"] { // otherwise it is a consequence
+					e.report(check, Error, fmt.Sprintf("%s is not written: %s", what, c.Message), "kubectl get validatingadmissionpolicies,validatingwebhookconfigurations")
+				}
+				return false
+			}
 			e.report(check, Error, fmt.Sprintf("%s %s: %s", what, bad.text, c.Message), "")
 			return false
 		}

@@ -64,7 +64,7 @@ func (e *examination) unreadyFix(cause, node string) string {
 		return "A source does not answer, such as a device or a hook that hangs: " + logs
 	case assayv1alpha1.ReasonLabelsUnmet:
 		return "kubectl get nodefeaturerequests -A"
-	case "WaitingForDrivers":
+	case assayv1alpha1.ReasonWaitingForDrivers:
 		return "kubectl get resourceslices --field-selector spec.nodeName=" + node
 	}
 	return logs

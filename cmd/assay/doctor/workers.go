@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -41,6 +42,7 @@ func (e *examination) workers(ctx context.Context) error {
 	e.faulty = map[string]bool{}
 	faults := map[string][]string{} // problem -> nodes
 	fixes := map[string]string{}
+	again := map[string][]string{} // why a worker was restarted that is ready again -> nodes
 	for i := range nodes {
 		n := &nodes[i]
 		if byDesign(n, states[n.Name]) {
@@ -50,6 +52,12 @@ func (e *examination) workers(ctx context.Context) error {
 		text, fix := fault(n, states[n.Name], agents)
 		if text == "" {
 			fine++
+			if s := states[n.Name]; s != nil && s.pod != nil {
+				if container, why := e.restarted(s.pod); why != "" {
+					again[why] = append(again[why], n.Name)
+					fixes[why] = fixOf("worker", s.pod, container, why)
+				}
+			}
 			continue
 		}
 		faults[text] = append(faults[text], n.Name)
@@ -64,14 +72,13 @@ func (e *examination) workers(ctx context.Context) error {
 	if without > 0 {
 		e.ok("worker", "%s without a worker by design: Windows, AWS Fargate or a virtual kubelet", clip.Count(without, "Node"))
 	}
-	texts := make([]string, 0, len(faults))
-	for text := range faults {
-		texts = append(texts, text)
-	}
-	slices.Sort(texts)
-	for _, text := range texts {
+	for _, text := range slices.Sorted(maps.Keys(faults)) {
 		list := faults[text]
 		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", clip.Count(len(list), "Node"), some(list), text), fixes[text])
+	}
+	for _, why := range slices.Sorted(maps.Keys(again)) {
+		list := again[why]
+		e.report("worker", Warning, fmt.Sprintf("%s: %s: the worker is ready again: %s", clip.Count(len(list), "Node"), some(list), why), fixes[why])
 	}
 	return nil
 }

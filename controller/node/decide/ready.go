@@ -21,7 +21,6 @@ const (
 	ReadyStaleBoot   = "StaleBoot"
 	ReadySetsMissing = "FeatureSetsMissing"
 	ReadyPending     = "RulesPending"
-	ReadyDrivers     = "WaitingForDrivers"
 	ReadyRules       = "RulesUnknown"
 	ReadyFailed      = "Failed"
 )
@@ -81,7 +80,7 @@ func (p *Pass) judgeReady(wanted, in *plan.Plan) (want *corev1.NodeCondition, ke
 		return sourcesUnread(worker.Unread), false
 	}
 	if waiting := p.Features.DevicesIncomplete; len(waiting) > 0 {
-		return unready(ReadyDrivers, "DRA drivers that have published devices on this node have not published all of them since it booted: %s.",
+		return unready(assayv1alpha1.ReasonWaitingForDrivers, "DRA drivers that have published devices on this node have not published all of them since it booted: %s.",
 			strings.Join(waiting, ", ")), false
 	}
 	if p.Rules.Suspended {
