@@ -19,6 +19,7 @@ type pruneFlags struct {
 	ruleFlags
 	kubeconfig, namespace string
 	keepFeatures          bool
+	handBack              bool
 	leases                []string
 	nodesOnly             bool // not a flag of this command; see controllerFlags.pruneNodes
 }
@@ -28,6 +29,8 @@ func (f *pruneFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.namespace, "namespace", ownNamespace(), "namespace of Assay's own objects")
 	f.ruleFlags.register(flags, forRules) // the controller's flags define how the record on a Node is read
 	flags.BoolVar(&f.keepFeatures, "keep-features", false, "do not delete NodeFeatures, NodeFeatureSets and NodeResourceTopologies")
+	flags.BoolVar(&f.handBack, "hand-back", false, "leave all that Node Feature Discovery knows, after it has taken over again: "+
+		"remove only conditions and Assay's own annotations from Nodes, NodeShapes and ConfigMaps")
 	flags.StringSliceVar(&f.leases, "leases", nil, "Leases in --namespace to delete: those of the controller and of a second scheduler (default: that of the controller)")
 }
 
@@ -67,7 +70,11 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	p := prune.Pruner{Client: c, Record: s.Record()}
-	nodes, err := p.Nodes(ctx)
+	remove := p.Nodes
+	if f.handBack {
+		remove, f.keepFeatures, f.leases = p.HandBack, true, []string{} // the Lease is that of NFD's master, too
+	}
+	nodes, err := remove(ctx)
 	if _, err := fmt.Fprintf(out, "removed what was written on %d nodes\n", nodes); err != nil {
 		return err
 	}

@@ -138,6 +138,56 @@ func TestPruneLeavesWhatOthersWrote(t *testing.T) {
 	}
 }
 
+// TestPruneAfterAHandBackLeavesWhatNFDKnows: Node Feature Discovery goes on with the labels and their record, and never removes a condition.
+func TestPruneAfterAHandBackLeavesWhatNFDKnows(t *testing.T) {
+	cluster := testkit.Cluster(t)
+	c := testkit.Client(t, cluster.User)
+	namespace := testkit.Namespace(t, c)
+	written(t, c, "back-1")
+	testkit.Node(t, c, "back-2") // of Node Feature Discovery alone
+	testkit.Create(t, c, &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{
+		Name: "back-1", Namespace: namespace, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "back-1"},
+	}})
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: nfdv1alpha1.LeaseName(""), Namespace: namespace}}
+	testkit.Create(t, c, lease)
+	var before, after corev1.Node
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "back-1"}, &before); err != nil {
+		t.Fatal(err)
+	}
+
+	var out bytes.Buffer
+	for range 2 { // the second run has nothing to do
+		runPrune(t, &out, "--hand-back", "--kubeconfig="+cluster.Kubeconfig, "--namespace="+namespace)
+	}
+	if diff := cmp.Diff("removed what was written on 1 nodes\nremoved what was written on 0 nodes\n", out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "back-1"}, &after); err != nil {
+		t.Fatal(err)
+	}
+	if c := after.Status.Conditions; len(c) != 2 || c[0].Type != corev1.NodeReady || c[1].Type != "example.com/Other" {
+		t.Errorf("conditions are %v, want the kubelet's and the foreign one", c)
+	}
+	delete(before.Annotations, "assay.dev/features-generation")
+	delete(before.Annotations, "assay.dev/node-conditions")
+	if diff := cmp.Diff(before.Annotations, after.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	for name, diff := range map[string]string{
+		"labels": cmp.Diff(before.Labels, after.Labels), "taints": cmp.Diff(before.Spec.Taints, after.Spec.Taints),
+		"resources": cmp.Diff(before.Status.Capacity, after.Status.Capacity),
+	} {
+		if diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for _, object := range []client.Object{&nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Name: "back-1"}}, lease} {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, object); err != nil {
+			t.Errorf("%T: %v", object, err)
+		}
+	}
+}
+
 // TestFlagOfNFDPrunesNodesAlone checks nfd-master's flag -prune, which NFD's chart uses when it is uninstalled.
 func TestFlagOfNFDPrunesNodesAlone(t *testing.T) {
 	cluster := testkit.Cluster(t)

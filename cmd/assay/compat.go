@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -209,9 +210,9 @@ func (f *validateNodeFlags) print(w io.Writer, a *compatibility, sets []*imagesp
 	return nil
 }
 
-// nfdSetOf returns the result of a set, with all expressions of all rules.
+// nfdSetOf returns the result of a set, with all expressions of all rules. As in NFD, the rules of a set without rules are null.
 func nfdSetOf(s *imagespec.Set, in rules.Input) nfdSet {
-	out := nfdSet{Rules: []nfdRule{}, Description: s.Description, Weight: s.Weight, Tag: s.Tag}
+	out := nfdSet{Description: s.Description, Weight: s.Weight, Tag: s.Tag}
 	for _, t := range s.Trace(in) {
 		r := nfdRule{Name: t.Rule, IsMatch: t.Matched, MatchedExpressions: nfdExpressions(t.MatchFeatures)}
 		for _, terms := range t.MatchAny {
@@ -222,8 +223,9 @@ func nfdSetOf(s *imagespec.Set, in rules.Input) nfdSet {
 	return out
 }
 
+// nfdExpressions returns the expressions in NFD's order: by feature, then by element. Without any, the list is nil, which is null in JSON.
 func nfdExpressions(terms []rules.TermTrace) []nfdExpression {
-	out := []nfdExpression{}
+	var out []nfdExpression
 	for _, t := range terms {
 		add := func(x *rules.ExpressionTrace, matcher string) {
 			e := nfdv1alpha1.MatchExpression{Op: nfdv1alpha1.MatchOp(x.Op), Value: x.Value, Type: nfdv1alpha1.ValueType(x.Type)}
@@ -236,6 +238,9 @@ func nfdExpressions(terms []rules.TermTrace) []nfdExpression {
 			add(t.Name, "matchName")
 		}
 	}
+	slices.SortStableFunc(out, func(a, b nfdExpression) int {
+		return cmp.Or(strings.Compare(a.Feature, b.Feature), strings.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

@@ -13,16 +13,18 @@ import (
 
 func TestParseVersion(t *testing.T) {
 	for release, want := range map[string]map[string]string{
-		"6.18.44-fc-v595":                {"full": "6.18.44-fc-v595", "major": "6", "minor": "18", "revision": "44"},
-		"4.18.0-372.el8.x86_64":          {"full": "4.18.0-372.el8.x86_64", "major": "4", "minor": "18", "revision": "0"},
-		"6.9-rc1":                        {"full": "6.9-rc1", "major": "6", "minor": "9", "revision": ""},
-		"7":                              {"full": "7", "major": "7", "minor": "", "revision": ""},
-		"5.10.0+deb~1":                   {"full": "5.10.0_deb_1", "major": "5", "minor": "10", "revision": "0"},
-		"6.1.0+":                         {"full": "6.1.0", "major": "6", "minor": "1", "revision": "0"},
-		"mainline":                       {"full": "mainline"},
-		"":                               {"full": ""},
-		"6..1":                           {"full": "6..1", "major": "6", "minor": "", "revision": ""},
-		"6.1." + strings.Repeat("1", 70): {"full": "6.1." + strings.Repeat("1", 59), "major": "6", "minor": "1", "revision": strings.Repeat("1", 59)},
+		"6.18.44-fc-v595":       {"full": "6.18.44-fc-v595", "major": "6", "minor": "18", "revision": "44"},
+		"4.18.0-372.el8.x86_64": {"full": "4.18.0-372.el8.x86_64", "major": "4", "minor": "18", "revision": "0"},
+		"6.9-rc1":               {"full": "6.9-rc1", "major": "6", "minor": "9", "revision": ""},
+		"7":                     {"full": "7", "major": "7", "minor": "", "revision": ""},
+		"5.10.0+deb~1":          {"full": "5.10.0_deb_1", "major": "5", "minor": "10", "revision": "0"},
+		"6.1.0+":                {"full": "6.1.0", "major": "6", "minor": "1", "revision": "0"},
+		// Windows Subsystem for Linux
+		"5.15.153.1-microsoft-standard-WSL2": {"full": "5.15.153.1-microsoft-standard-WSL2", "major": "5", "minor": "15", "revision": "153"},
+		"mainline":                           {"full": "mainline"},
+		"":                                   {"full": ""},
+		"6..1":                               {"full": "6..1", "major": "6", "minor": "", "revision": ""},
+		"6.1." + strings.Repeat("1", 70):     {"full": "6.1." + strings.Repeat("1", 59), "major": "6", "minor": "1", "revision": strings.Repeat("1", 59)},
 	} {
 		if diff := cmp.Diff(want, kernel.ParseVersion(release)); diff != "" {
 			t.Errorf("ParseVersion(%q) (-want +got):\n%s", release, diff)

@@ -3,6 +3,7 @@ package prune
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/listing"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -39,7 +41,14 @@ type Pruner struct {
 func (p Pruner) policy() plan.Policy { return plan.Policy{Record: p.Record, Taints: true} }
 
 // Nodes prunes all Nodes and returns the number of changed Nodes. It continues if a Node fails.
-func (p Pruner) Nodes(ctx context.Context) (int, error) {
+func (p Pruner) Nodes(ctx context.Context) (int, error) { return p.each(ctx, p.node) }
+
+// HandBack removes what Node Feature Discovery does not know from all Nodes: conditions, and annotations of the controller. It returns the
+// number of changed Nodes, and continues if a Node fails.
+func (p Pruner) HandBack(ctx context.Context) (int, error) { return p.each(ctx, p.handBack) }
+
+// each calls do for all Nodes and returns for how many it returned true.
+func (p Pruner) each(ctx context.Context, do func(context.Context, *corev1.Node) (bool, error)) (int, error) {
 	var errs []error
 	cleaned := 0
 	err := listing.Pages(ctx, p.Client, func(list *corev1.NodeList) {
@@ -48,7 +57,7 @@ func (p Pruner) Nodes(ctx context.Context) (int, error) {
 		group.SetLimit(parallel)
 		for i := range list.Items {
 			group.Go(func() error {
-				done[i], failed[i] = p.node(ctx, &list.Items[i])
+				done[i], failed[i] = do(ctx, &list.Items[i])
 				return nil
 			})
 		}
@@ -72,6 +81,31 @@ func (p Pruner) plan(node *corev1.Node) *plan.Plan {
 		return todo // the condition FeaturesReady belongs to the controller without an instance
 	}
 	return todo.WithReady(nil)
+}
+
+// handBack removes the conditions in the record of a Node, and the annotations that only the controller reads.
+func (p Pruner) handBack(ctx context.Context, node *corev1.Node) (bool, error) {
+	annotations := map[string]any{}
+	for _, name := range []string{p.Record.Conditions(), assayv1alpha1.FeaturesGenerationAnnotation} {
+		if _, ok := node.Annotations[name]; ok {
+			annotations[name] = nil
+		}
+	}
+	conditions := []map[string]string{}
+	for _, step := range p.plan(node).Steps {
+		if step.Kind == keys.Condition {
+			conditions = append(conditions, map[string]string{"$patch": "delete", "type": step.Key})
+		}
+	}
+	if len(annotations) == 0 && len(conditions) == 0 {
+		return false, nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}, "status": map[string]any{"conditions": conditions}})
+	if err != nil {
+		return false, err
+	}
+	err = p.Client.Status().Patch(ctx, node, client.RawPatch(plan.PatchType, body))
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 // node removes the keys in the record of a Node.
