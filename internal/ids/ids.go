@@ -54,7 +54,7 @@ type entry struct {
 	name string
 }
 
-// newTable returns the table of entries in the order of a file, of which the last one counts for a number. The files are sorted but for
+// newTable returns the table of entries in the order of a file, of which the last one counts for a number. The files are sorted, except for
 // some tens of devices.
 func newTable(entries []entry) table {
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })

@@ -102,12 +102,13 @@ func New(opt Options, names ...string) *Definitions {
 	return d
 }
 
-// Watch returns the Events of Options.
+// Watch returns the Events of Options. They include bookmarks: definitions do not change for months, and a watch that receives nothing
+// looks stalled.
 func Watch(c client.WithWatch) func(context.Context, string) (watch.Interface, error) {
 	return func(ctx context.Context, name string) (watch.Interface, error) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(definition.Kind)
-		return c.Watch(ctx, list, client.MatchingFields{"metadata.name": name})
+		return c.Watch(ctx, list, client.MatchingFields{"metadata.name": name}, &client.ListOptions{Raw: &metav1.ListOptions{AllowWatchBookmarks: true}})
 	}
 }
 
@@ -230,6 +231,9 @@ func (d *Definitions) listen(ctx context.Context, name string, to chan<- *metav1
 		send(nil) // also after a watch was opened, which begins with a definition that exists
 		if err == nil {
 			for event := range events.ResultChan() {
+				if event.Type == watch.Bookmark {
+					continue
+				}
 				head, ok := event.Object.(*metav1.PartialObjectMetadata)
 				if !ok || event.Type == watch.Deleted {
 					head = nil

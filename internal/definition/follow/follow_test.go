@@ -287,6 +287,39 @@ func TestConfirmSeesWhatNoWatchHasReported(t *testing.T) {
 	})
 }
 
+// watched records with which options a watch is opened.
+type watched struct {
+	client.WithWatch
+	options *metav1.ListOptions
+}
+
+func (w *watched) Watch(_ context.Context, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	w.options = (&client.ListOptions{}).ApplyOptions(opts).AsListOptions()
+	return watch.NewFake(), nil
+}
+
+// TestTheWatchOfAnIdleDefinitionHasBookmarks: without them the watch received nothing on an idle cluster, so that it was opened again every two
+// and a half minutes, and was counted as stalled.
+func TestTheWatchOfAnIdleDefinitionHasBookmarks(t *testing.T) {
+	w := &watched{}
+	if _, err := Watch(w)(t.Context(), definition.Rules); err != nil {
+		t.Fatal(err)
+	}
+	if !w.options.AllowWatchBookmarks || w.options.FieldSelector != "metadata.name="+definition.Rules {
+		t.Errorf("the options of the watch are %+v", w.options)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{served: own(t, "1", 1)}
+		d, _ := start(t, s)
+		before := s.reads
+		s.watches[0].Action(watch.Bookmark, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7"}})
+		s.becomes(t, d, definition.Whole)
+		if s.reads != before {
+			t.Error("a bookmark made the definition be read")
+		}
+	})
+}
+
 // TestGateWaitsWhileFieldsWouldBeLost: a status that was written would be stored without its new fields.
 func TestGateWaitsWhileFieldsWouldBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
