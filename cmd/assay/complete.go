@@ -29,6 +29,41 @@ func completeNames(f *cluster.Flags, resource string) completion {
 	}
 }
 
+// completeNodeFlag completes the flag --node of a command with the names of Nodes.
+func completeNodeFlag(cmd *cobra.Command, f *cluster.Flags) {
+	nodes := completeNames(f, "nodes")
+	_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		return nodes(cmd, nil, word)
+	}) // fails only without the flag
+}
+
+// completePods completes with the names of pods, and of other workloads after their kind: "deployment NAME" and "deployment/NAME". Without
+// alone, a name may follow a kind.
+func completePods(f *cluster.Flags, alone bool) completion {
+	return func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		of, before := &workloads[0], ""
+		kind, _, slash := strings.Cut(word, "/")
+		switch {
+		case len(args) == 1 && !alone:
+			of = workloadNamed(args[0])
+		case len(args) > 0:
+			of = nil
+		case slash && !alone:
+			of, before = workloadNamed(kind), kind+"/"
+		}
+		if of == nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return fromCluster(f, func(ctx context.Context, c *cluster.Client) ([]string, error) {
+			names, err := c.NamesIn(ctx, of.of, f.Namespace())
+			for i := range names {
+				names[i] = before + names[i]
+			}
+			return names, err
+		})
+	}
+}
+
 // completeFeatures completes with the names of features in the cluster.
 func completeFeatures(f *cluster.Flags) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -70,7 +70,7 @@ the node (the other rules are evaluated and printed).`,
 	cmd.Flags().BoolVar(&f.all, "all", false, "also show labels of spec.labels of NodeFeatures (text)")
 	f.register(cmd)
 	cmd.ValidArgsFunction = completeYAML
-	_ = cmd.RegisterFlagCompletionFunc("node", completeNames(&f.Flags, "nodes"))
+	completeNodeFlag(cmd, &f.Flags)
 	for _, other := range []string{"node", "nodes", "selector", "features"} {
 		cmd.MarkFlagsMutuallyExclusive("local", other)
 	}

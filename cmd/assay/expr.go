@@ -15,6 +15,7 @@ import (
 )
 
 type exprFlags struct {
+	worldFlags
 	node, metadata, place, output string
 	vars, features                []string
 	functions                     bool
@@ -28,13 +29,17 @@ var places = map[string]expr.Place{
 func newExpr() *cobra.Command {
 	f := &exprFlags{}
 	cmd := &cobra.Command{
-		Use:   "expr --node NAME [--var K=V]… [--features FILE] [--] TEXT",
+		Use:   "expr --node NAME [--var K=V]… [--features FILE | --from FILE] [--] TEXT",
 		Short: "Evaluate a string with {expressions}",
 		Long: `Evaluate a string with {expressions}, and print its value. Lists and maps are printed as JSON.
+
+If the string refers to features, labels or annotations, it reads them from the files of --features and --node-labels, or without these
+from the cluster.
 
 If the string is invalid, or has no value on the node, the error contains the position, and the exit code is 1.`,
 		Example: `  assay expr --node n43 'rack{(n1-1)/42+1}'
   assay expr --node r3u14 --var rack=3 'rack{rack:02d}'
+  assay expr --node gpu-1 'kernel-{@kernel.version.major}'
   assay expr --node n1 --features node.yaml '{@kernel.version.major}'
   assay expr --functions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,6 +59,10 @@ If the string is invalid, or has no value on the node, the error contains the po
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations the string may read")
 	cmd.Flags().StringVar(&f.place, "place", "label", "use of the string, which decides what it may contain: "+strings.Join(facts.SortedKeys(places), ", "))
 	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
+	f.register(cmd)
+	completeNodeFlag(cmd, &f.Flags)
+	cmd.MarkFlagsMutuallyExclusive("from", "features")
+	cmd.MarkFlagsMutuallyExclusive("from", "node-labels")
 	outputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
@@ -72,10 +81,6 @@ func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 		}
 		vars[name], scope.Vars[name] = value, true
 	}
-	in, err := f.input(cmd)
-	if err != nil {
-		return err
-	}
 	compiled, problems := expr.Compile(source, place, expr.Auto, scope)
 	for _, p := range problems {
 		f.caret(cmd, source, p.Column, p.Warning, p.Message, p.Hint)
@@ -83,7 +88,11 @@ func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 	if compiled == nil {
 		return errFound
 	}
-	value, err := compiled.Eval(rules.TextEnv(in, vars, rules.Options{}))
+	in, opt, err := f.input(cmd, compiled)
+	if err != nil {
+		return err
+	}
+	value, err := compiled.Eval(rules.TextEnv(in, vars, opt))
 	if err != nil {
 		var e *expr.Error
 		if errors.As(err, &e) {
@@ -127,8 +136,25 @@ func (f *exprFlags) print(cmd *cobra.Command, value expr.Value) error {
 	return err
 }
 
-func (f *exprFlags) input(cmd *cobra.Command) (rules.Input, error) {
-	return readInput(cmd, offline.Policy{Namespace: cluster.DefaultNamespace}, f.features, f.metadata, f.node)
+// input returns the input of a string, and the settings that apply to it. It connects to the cluster only if the value depends on it.
+func (f *exprFlags) input(cmd *cobra.Command, of *expr.Text) (in rules.Input, opt rules.Options, err error) {
+	depends := len(of.Features()) > 0 || of.ReadsMetadata() || len(f.from) > 0
+	if len(f.features) > 0 || f.metadata != "" || !depends {
+		in, err = readInput(cmd, offline.Policy{Namespace: cluster.DefaultNamespace}, f.features, f.metadata, f.node)
+		return in, opt, err
+	}
+	name, err := objectName(f.node, nodeKinds...)
+	switch {
+	case err != nil:
+		return in, opt, err
+	case name == "":
+		return in, opt, errors.New("the value depends on the node: pass --node NAME of the cluster, or --features FILE")
+	}
+	w, err := f.load(cmd.Context(), want{node: name, nodes: true, features: true, devices: true})
+	if err != nil {
+		return in, opt, err
+	}
+	return w.fleet.Input(name), w.opt, nil
 }
 
 func printFunctions(cmd *cobra.Command) {

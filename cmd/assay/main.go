@@ -106,6 +106,9 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	cmd.InitDefaultCompletionCmd()
 	explainVerbs(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasSubCommands() && cmd.Annotations[runsAlone] == "" {
+			return unknownVerb(cmd, args[0]) // the flag may be one of that verb, as in apply -f
+		}
 		return fmt.Errorf("%w%s", err, hintForFlag(cmd, err))
 	})
 	return cmd

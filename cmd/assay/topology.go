@@ -55,6 +55,7 @@ Without NODE it lists all nodes. With --local it asks the kubelet of this machin
 	cmd.Flags().StringVar(&f.kubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "the kubelet's configuration file (with --local)")
 	cmd.Flags().StringVar(&f.kubeletConfigDir, "kubelet-config-dir", "", "directory of drop-ins of the kubelet's configuration (with --local)")
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	cmd.AddCommand(newTopologyWhy(), newTopologyFingerprint())
 	return cmd
 }
@@ -303,6 +304,8 @@ It reads the published numbers. A scheduler with a cache also counts pods that i
 	}
 	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&node, "node", "", "the only node to show")
+	cmd.ValidArgsFunction = completePods(&f.Flags, true)
+	completeNodeFlag(cmd, &f.Flags)
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
@@ -403,6 +406,7 @@ Exit codes: 0 a scheduler in one of the modes computes the published fingerprint
 		},
 	}
 	f.Register(cmd.Flags())
+	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
 	outputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }

@@ -62,6 +62,8 @@ Exit codes: 0 a node meets all requirements; 1 none does, or the pod or workload
 	}
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.node, "node", "", "node to show in detail: each requirement and whether it is met")
+	cmd.ValidArgsFunction = completePods(&f.Flags, false)
+	completeNodeFlag(cmd, &f.Flags)
 	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
 }

@@ -177,6 +177,10 @@ func (c *Client) Names(ctx context.Context, resource string) ([]string, error) {
 	if resource == "nodes" {
 		path = "/api/v1/nodes"
 	}
+	return c.names(ctx, path)
+}
+
+func (c *Client) names(ctx context.Context, path string) ([]string, error) {
 	items, err := c.metadata(ctx, path)
 	out := make([]string, len(items))
 	for i := range items {

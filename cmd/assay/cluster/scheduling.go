@@ -23,15 +23,25 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 
 // Object returns one object in a namespace.
 func (c *Client) Object(ctx context.Context, of schema.GroupVersionResource, namespace, name string) (map[string]any, error) {
-	api := "/apis/" + of.GroupVersion().String()
-	if of.Group == "" {
-		api = "/api/" + of.Version
-	}
-	out, err := get[map[string]any](ctx, c, within(api, namespace, of.Resource), name)
+	out, err := get[map[string]any](ctx, c, pathOf(of, namespace), name)
 	if err != nil {
 		return nil, err
 	}
 	return *out, nil
+}
+
+// NamesIn returns the names of the objects of a resource in a namespace. It only reads their metadata.
+func (c *Client) NamesIn(ctx context.Context, of schema.GroupVersionResource, namespace string) ([]string, error) {
+	return c.names(ctx, pathOf(of, namespace))
+}
+
+// pathOf returns the path of a resource in a namespace.
+func pathOf(of schema.GroupVersionResource, namespace string) string {
+	api := "/apis/" + of.GroupVersion().String()
+	if of.Group == "" {
+		api = "/api/" + of.Version
+	}
+	return within(api, namespace, of.Resource)
 }
 
 // DeviceClasses returns all DeviceClasses; none if the cluster does not serve them.

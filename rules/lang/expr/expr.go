@@ -128,9 +128,12 @@ func (t *Text) Features() []string {
 // ReadsNode reports whether the string reads the name or metadata of the node, or anything derived from the name, so that it may
 // differ between nodes with equal features.
 func (t *Text) ReadsNode() bool {
-	return t.reads(func(n *node) bool {
-		return n.op == opNode || n.op == opHost || n.op == opNumber || n.op == opLabels || n.op == opAnnotations
-	})
+	return t.ReadsMetadata() || t.reads(func(n *node) bool { return n.op == opNode || n.op == opHost || n.op == opNumber })
+}
+
+// ReadsMetadata reports whether the string reads labels or annotations of the node.
+func (t *Text) ReadsMetadata() bool {
+	return t.reads(func(n *node) bool { return n.op == opLabels || n.op == opAnnotations })
 }
 
 // ReadsMatched reports whether the string reads elements that the rule's matchers matched.
