@@ -62,7 +62,7 @@ Notes about what is left out go to standard error.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.target, "for", "", "autoscaler or Kueue: "+strings.Join(export.Targets, ", "))
 	flags.StringSliceVar(&f.labels, "labels", nil, "labels to export, by name or by a prefix that ends in *; all by default, and for kueue those of requests")
-	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster: NodeShapes, NodePools, MachineDeployments and Nodes, as kubectl get -o yaml prints them")
+	flags.StringSliceVar(&f.from, "from", nil, "read files instead of a cluster, as kubectl get -o yaml prints them: NodeShapes, NodePools, MachineDeployments, Nodes, and what selects labels: Pods, requests, policies")
 	flags.StringSliceVar(&f.topology, "topology", nil, "labels of nodes that are the levels of Kueue's Topology, the highest first; the lowest is always the node")
 	flags.StringVar(&f.baseline, "baseline", "", "NodeBaseline whose levels are those of Kueue's Topology, which gets its name")
 	flags.BoolVar(&f.incomplete, "incomplete", false, "with --baseline, print the Topology also while nodes lack levels, with a comment for each")
@@ -134,6 +134,9 @@ func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1al
 		return nil, err
 	}
 	shapes, err := c.Shapes(cmd.Context())
+	if err == nil && f.target != export.ClusterAPI {
+		err = f.selected(cmd, c, opt)
+	}
 	switch {
 	case err != nil:
 	case f.target == export.Karpenter:
@@ -150,6 +153,35 @@ func (f *exportFlags) read(cmd *cobra.Command, opt *export.Options) ([]assayv1al
 		opt.Deployments, err = cluster.MachineDeployments[export.MachineDeployment](cmd.Context(), c, opt.Namespace)
 	}
 	return shapes, err
+}
+
+// selected reads the labels that the cluster selects, as far as the user may read what selects them.
+func (f *exportFlags) selected(cmd *cobra.Command, c *cluster.Client, opt *export.Options) error {
+	pods, podErr := c.PendingPods(cmd.Context())
+	requests, requestErr := c.Requests(cmd.Context())
+	policies, policyErr := c.Policies(cmd.Context())
+	for _, err := range []error{podErr, requestErr, policyErr} {
+		switch {
+		case err == nil:
+		case !cluster.IsForbidden(err):
+			return err
+		default:
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "note: labels that only these objects select are not kept first: %s\n", printable(err.Error()))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for i := range pods {
+		opt.Pod(&pods[i])
+	}
+	for i := range requests {
+		opt.Requirements(&requests[i].Spec.PodRequirements)
+	}
+	for i := range policies {
+		opt.Requirements(&policies[i].Spec.PodRequirements)
+	}
+	return nil
 }
 
 func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes []assayv1alpha1.NodeShape, err error) {
@@ -176,6 +208,18 @@ func (f *exportFlags) readFiles(cmd *cobra.Command, opt *export.Options) (shapes
 				var m export.MachineDeployment
 				err = manifest.DecodeObject(d, &m)
 				opt.Deployments = append(opt.Deployments, m)
+			case "Pod":
+				var p corev1.Pod
+				err = manifest.DecodeObject(d, &p)
+				opt.Pod(&p)
+			case "NodeFeatureRequest":
+				var r assayv1alpha1.NodeFeatureRequest
+				err = manifest.DecodeObject(d, &r)
+				opt.Requirements(&r.Spec.PodRequirements)
+			case "NodeFeatureSchedulingPolicy":
+				var p assayv1alpha1.NodeFeatureSchedulingPolicy
+				err = manifest.DecodeObject(d, &p)
+				opt.Requirements(&p.Spec.PodRequirements)
 			case assayv1alpha1.NodeBaselineGVK.Kind:
 				var b assayv1alpha1.NodeBaseline
 				err = manifest.DecodeObject(d, &b)

@@ -19,7 +19,10 @@ import (
 
 // lostEvents returns Events about the keys that a plan removed because of the node's features.
 func lostEvents(p *pass, d *decide.Decision) (out []decide.Event) {
-	shown := d.Lost[:min(len(d.Lost), maxLostEvents*hold.MaxKeys)]
+	all := slices.SortedStableFunc(slices.Values(d.Lost), func(a, b plan.Step) int {
+		return keys.CompareImportance(a.Kind, a.Key, b.Kind, b.Key)
+	})
+	shown := all[:min(len(d.Lost), maxLostEvents*hold.MaxKeys)]
 	for chunk := range slices.Chunk(shown, hold.MaxKeys) {
 		var lost []string
 		text, last := "", "" // last: the reason of the keys before

@@ -296,6 +296,23 @@ func TestAShapeIsSmall(t *testing.T) {
 	}
 }
 
+// TestAShapeKeepsImportantLabels: a hundred flags of the processor displaced the labels of rules in the same namespace with later names.
+func TestAShapeKeepsImportantLabels(t *testing.T) {
+	g := newGroup(t)
+	const builtIn, ofRule = "feature.node.kubernetes.io/", "feature.node.kubernetes.io/gold"
+	labels := m{ofRule: "true"}
+	for i := range 300 {
+		labels[fmt.Sprintf("%scpu-cpuid.F%d", builtIn, i)] = strings.Repeat("v", 63)
+	}
+	for i := range window {
+		g.join(labels, fmt.Sprint("n", i))
+	}
+	g.pass()
+	if g.status.Labels[ofRule] == "" || g.status.Omitted == 0 {
+		t.Errorf("%d labels, %d omitted, without %s", len(g.status.Labels), g.status.Omitted, ofRule)
+	}
+}
+
 // TestAKubeletThatMakesShapesReplacesNoOthers: a kubelet labels its Node with one node group after the other. All are of one node, and go
 // before those that several nodes had, however old these are.
 func TestAKubeletThatMakesShapesReplacesNoOthers(t *testing.T) {

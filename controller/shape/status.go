@@ -28,7 +28,7 @@ const (
 )
 
 // report sets the outputs and differences in a status, as far as they fit. Taints and resources come first, because pods do not run
-// without them, then labels of NodeFeatureRequests, because pods refer to them, then labels by name.
+// without them, then labels by importance.
 func (d *decision) report(s *assayv1alpha1.NodeShapeStatus, list map[output]*assayv1alpha1.ShapeDifference) {
 	s.Labels, s.Taints, s.ExtendedResources, s.Differences, s.Omitted = nil, nil, nil, nil, 0
 	left := maxBytes
@@ -58,7 +58,7 @@ func (d *decision) report(s *assayv1alpha1.NodeShapeStatus, list map[output]*ass
 			s.Taints = append(s.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 		}
 	}
-	for _, o := range slices.SortedFunc(maps.Keys(list), compareOutputs) {
+	for _, o := range slices.SortedFunc(maps.Keys(list), compareForReport) {
 		if x := list[o]; take(x.Name, x.ContradictedBy) {
 			s.Differences = append(s.Differences, *x)
 		}
@@ -67,16 +67,7 @@ func (d *decision) report(s *assayv1alpha1.NodeShapeStatus, list map[output]*ass
 
 // compareForReport sorts outputs by their importance, then by name.
 func compareForReport(a, b output) int {
-	rank := func(o output) int {
-		switch {
-		case o.kind != keys.Label:
-			return 0
-		case strings.HasPrefix(o.name, assayv1alpha1.RequestLabelNamespace+"/"):
-			return 1
-		}
-		return 2
-	}
-	return cmp.Or(rank(a)-rank(b), compareOutputs(a, b))
+	return cmp.Or(keys.CompareImportance(a.kind, a.name, b.kind, b.name), compareOutputs(a, b))
 }
 
 // contradicted sets the condition. It stays True until the last contradiction is forgotten.

@@ -93,9 +93,18 @@ func Key(kind keys.Kind, key string) string { return string(kind) + " " + key }
 // 1024 bytes.
 const MaxKeys = 5
 
-// Some joins at most MaxKeys keys and says how many others there are.
+// Some joins at most MaxKeys keys, the most important ones, and says how many others there are.
 func Some(list []string) string {
-	return clip.Join(list, ", ", MaxKeys)
+	return clip.Join(byImportance(list), ", ", MaxKeys)
+}
+
+// byImportance sorts the results of Key: what is left out matters least.
+func byImportance(list []string) []string {
+	return slices.SortedStableFunc(slices.Values(list), func(a, b string) int {
+		kindA, keyA, _ := strings.Cut(a, " ")
+		kindB, keyB, _ := strings.Cut(b, " ")
+		return keys.CompareImportance(keys.Kind(kindA), keyA, keys.Kind(kindB), keyB)
+	})
 }
 
 // String returns the message for people.
@@ -167,13 +176,13 @@ func Event(instance string, node *corev1.Node, list []Hold, now time.Time) *core
 	}
 }
 
-// encode returns holds as JSON of at most MaxBytes. It leaves the last keys out if there are too many.
+// encode returns holds as JSON of at most MaxBytes. It leaves the least important keys out if there are too many.
 func encode(list []Hold) string {
 	left := MaxBytes
 	out := make([]Hold, 0, len(list))
 	for _, h := range list {
 		h.Why = clip.Text(h.Why, maxMessage)
-		all := h.Keys
+		all := byImportance(h.Keys)
 		h.Keys = nil
 		left -= len(h.Why) + len(`{"until":"2006-01-02T15:04:05.999999999Z","why":"","keys":[],"more":12345},`) + 64
 		for _, key := range all {

@@ -57,6 +57,21 @@ func TestManyLongKeysFit(t *testing.T) {
 	}
 }
 
+// A limit was applied in the order of the alphabet: a hundred flags of the processor hid the labels of rules.
+func TestAMessageNamesTheImportantKeys(t *testing.T) {
+	var list []string
+	for i := range 100 {
+		list = append(list, hold.Key(keys.Label, fmt.Sprintf("feature.node.kubernetes.io/cpu-cpuid.F%02d", i)))
+	}
+	list = append(list, hold.Key(keys.Label, "feature.node.kubernetes.io/pci-10de.present"), hold.Key(keys.Label, "vendor.example.com/gpu"),
+		hold.Key(keys.Taint, "vendor.example.com/gpu:NoSchedule"), hold.Key(keys.Annotation, "vendor.example.com/gpu"))
+	const want = "taint vendor.example.com/gpu:NoSchedule, label vendor.example.com/gpu, label feature.node.kubernetes.io/pci-10de.present, " +
+		"label feature.node.kubernetes.io/cpu-cpuid.F00, label feature.node.kubernetes.io/cpu-cpuid.F01, and 99 more"
+	if got := hold.Some(list); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestAMessageNamesFewKeys(t *testing.T) {
 	for n, want := range map[int]string{1: "a", hold.MaxKeys: "a, a, a, a, a", hold.MaxKeys + 2: "a, a, a, a, a, and 2 more"} {
 		list := make([]string, n)

@@ -106,15 +106,15 @@ func (r *Result) tags(groups []*group, opt Options) {
 			r.note("Node group %s is left out: Cluster Autoscaler reads no tags on Google Cloud. Set the labels and taints of the node pool.", g.name)
 			continue
 		}
-		if out := r.nodeGroup(g, by); len(out.Tags) > 0 {
+		if out := r.nodeGroup(g, by, opt); len(out.Tags) > 0 {
 			r.Documents = append(r.Documents, out)
 		}
 	}
 }
 
-// nodeGroup returns the tags of one group: those of requests first, because pods refer to them, then taints and resources, without which
-// the autoscaler would add nodes on which a pod cannot run.
-func (r *Result) nodeGroup(g *group, by *provider) *nodeGroup {
+// nodeGroup returns the tags of one group: labels that pods refer to first, then taints and resources, without which the autoscaler would
+// add nodes on which a pod cannot run.
+func (r *Result) nodeGroup(g *group, by *provider, opt Options) *nodeGroup {
 	out := &nodeGroup{NodeGroup: g.name, Tags: map[string]string{}}
 	folded := map[string]bool{} // names of tags on Azure are not case-sensitive
 	var left []string
@@ -128,9 +128,9 @@ func (r *Result) nodeGroup(g *group, by *provider) *nodeGroup {
 		folded[strings.ToLower(tag)] = true
 		out.Tags[tag] = value
 	}
-	labels := sortedLabels(g.labels)
-	requests := labels[:len(labels)-len(slices.DeleteFunc(slices.Clone(labels), ofRequest))]
-	for _, name := range requests {
+	labels := opt.sortedLabels(g.labels)
+	selected := labels[:len(labels)-len(slices.DeleteFunc(slices.Clone(labels), opt.first))]
+	for _, name := range selected {
 		add(labelTag, name, g.labels[name])
 	}
 	for _, t := range r.oneEffect(g) {
@@ -141,7 +141,7 @@ func (r *Result) nodeGroup(g *group, by *provider) *nodeGroup {
 		amount := resources[name]
 		add(resourceTag, string(name), amount.String())
 	}
-	for _, name := range labels[len(requests):] {
+	for _, name := range labels[len(selected):] {
 		add(labelTag, name, g.labels[name])
 	}
 	if len(left) > 0 {

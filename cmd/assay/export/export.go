@@ -3,7 +3,6 @@
 package export
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // The programs for which shapes are exported.
@@ -49,6 +48,8 @@ type Options struct {
 	Topology []string
 	// TopologyName is the name of the Topology; empty means assay.
 	TopologyName string
+	// Selected are labels that pods, requests or policies of the cluster select. They are kept first where a format has a limit.
+	Selected map[string]bool
 	// Fleet are the Nodes of the cluster.
 	Fleet []corev1.Node
 }
@@ -91,6 +92,9 @@ func (r *Result) YAML() ([]byte, error) {
 		}
 		if i > 0 {
 			out.WriteString("---\n")
+		}
+		if pool, ok := d.(*NodePool); ok {
+			text = pool.commented(text)
 		}
 		out.Write(text)
 	}
@@ -173,7 +177,7 @@ func (r *Result) partial(g *group, opt Options) {
 		return
 	}
 	r.note("Node group %s: only some of its instance types have %s. Make a node group of these types to scale it for pods that need the label.",
-		g.name, first(slices.Sorted(maps.Keys(some))))
+		g.name, first(slices.SortedFunc(maps.Keys(some), keys.CompareLabels)))
 }
 
 // first returns the first names of a list and the number of the others.
@@ -187,36 +191,21 @@ func (o Options) exports(name string) bool {
 	})
 }
 
-// sortedLabels returns names of labels by importance, for a format with a limit: those of NodeFeatureRequests, to which pods refer; those of
-// rules; those of devices; the others; flags of the processor, of which a node has about a hundred.
-func sortedLabels(labels map[string]string) []string {
-	names := slices.Sorted(maps.Keys(labels))
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(importance(a), importance(b)) })
-	return names
+// sortedLabels returns names of labels by importance, for a format with a limit: those that something in the cluster selects first.
+func (o Options) sortedLabels(labels map[string]string) []string {
+	return slices.SortedFunc(maps.Keys(labels), func(a, b string) int {
+		switch {
+		case o.first(a) == o.first(b):
+			return keys.CompareLabels(a, b)
+		case o.first(a):
+			return -1
+		}
+		return 1
+	})
 }
 
-// workerSources are the sources whose names begin the labels that a worker gives, except for those of devices.
-var workerSources = []string{"cpu-", "kernel-", "memory-", "system-"}
-
-// deviceSources are those of devices.
-var deviceSources = []string{"pci-", "usb-", "network-", "storage-", "rdma-", "gpu-"}
-
-// importance returns the rank of a label: 0 is the most important.
-func importance(label string) int {
-	name, worker := strings.CutPrefix(label, nfdv1alpha1.FeatureLabelNamespace+"/")
-	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-	switch {
-	case ofRequest(label):
-		return 0
-	case worker && begins("cpu-cpuid."):
-		return 4
-	case worker && slices.ContainsFunc(workerSources, begins):
-		return 3
-	case worker && slices.ContainsFunc(deviceSources, begins):
-		return 2
-	}
-	return 1
-}
+// first reports whether a label comes before all that an autoscaler can do without: pods refer to it.
+func (o Options) first(label string) bool { return o.Selected[label] || ofRequest(label) }
 
 func ofRequest(label string) bool {
 	return strings.HasPrefix(label, assayv1alpha1.RequestLabelNamespace+"/")

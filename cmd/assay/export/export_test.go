@@ -3,7 +3,6 @@ package export
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
 type m = map[string]string
@@ -70,7 +70,7 @@ func TestANodePoolHasAtMostOneHundredLabels(t *testing.T) {
 	if record := got.Annotations["nfd.node.kubernetes.io/feature-labels"]; got.Labels["v/000"] != "mine" || strings.Contains(record, "v/000") {
 		t.Errorf("v/000 is %q, and the record is %s", got.Labels["v/000"], record)
 	}
-	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "22 labels are left out") {
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "left out are v/") {
 		t.Errorf("the notes are %q", r.Notes)
 	}
 }
@@ -379,11 +379,42 @@ func TestTagsAreForImportantLabels(t *testing.T) {
 	if !strings.Contains(notes, "left out are "+builtIn+"cpu-cpuid.F35, ") {
 		t.Errorf("the notes are %q", notes)
 	}
-	var sorted []int
-	for _, label := range sortedLabels(labels) {
-		sorted = append(sorted, importance(label))
+	var opt Options
+	opt.Pod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: m{builtIn + "cpu-cpuid.F39": "true"}}})
+	opt.Pod(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: m{builtIn + "cpu-cpuid.F37": "true"}, NodeName: "n"}})
+	opt.Pod(&corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: builtIn + "cpu-cpuid.F38", Operator: corev1.NodeSelectorOpExists}},
+		}}},
+	}}}})
+	opt.Requirements(&assayv1alpha1.PodRequirements{Required: &assayv1alpha1.Requirement{MatchFeatures: nfdv1alpha1.FeatureMatcher{{
+		Feature: nfdv1alpha1.RuleMatchedFeature, MatchExpressions: &nfdv1alpha1.MatchExpressionSet{builtIn + "cpu-cpuid.F36": nil},
+	}}}})
+	text, _ = render(t, ClusterAutoscaler, opt, s)
+	for label, want := range map[string]bool{"F39": true, "F38": true, "F37": false, "F36": true, "F35": false, "F32": false, "F31": true} {
+		if strings.Contains(text, "/label/"+builtIn+"cpu-cpuid."+label+":") != want {
+			t.Errorf("with pods that select labels, %s is exported: %t, want %t", label, !want, want)
+		}
 	}
-	if !slices.IsSorted(sorted) {
-		t.Errorf("importance %v", sorted)
+}
+
+// TestAPartOfANodePoolSaysWhatToComplete: the output looked like a whole NodePool, and creating it failed with what the API server lacks.
+func TestAPartOfANodePoolSaysWhatToComplete(t *testing.T) {
+	s := shape("s", "p", "t", m{"v/a": "1"})
+	text, _ := render(t, Karpenter, Options{}, s)
+	const want = "      labels:\n        v/a: \"1\"\n    # To create the NodePool, add nodeClassRef and requirements here."
+	if !strings.Contains(text, want) || !strings.HasSuffix(text, "\n    # spec: {nodeClassRef: {group: GROUP, kind: KIND, name: NAME}, requirements: []}\n") {
+		t.Errorf("without taints:\n%s", text)
+	}
+	s.Status.Taints = []corev1.Taint{{Key: "v/t", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
+	if text, _ = render(t, Karpenter, Options{}, s); !strings.Contains(text, "\n    spec:\n      # To create the NodePool,") {
+		t.Errorf("with a taint:\n%s", text)
+	}
+	var pool NodePool
+	if err := yaml.UnmarshalStrict([]byte("{metadata: {name: p}, spec: {template: {spec: {requirements: []}}}}"), &pool); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ = render(t, Karpenter, Options{Pools: []NodePool{pool}}, s); strings.Contains(text, "#") {
+		t.Errorf("a whole NodePool:\n%s", text)
 	}
 }

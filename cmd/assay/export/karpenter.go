@@ -76,6 +76,22 @@ func (p *NodePool) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"apiVersion": p.APIVersion, "kind": p.Kind, "metadata": applied(p.whole), "spec": spec})
 }
 
+// commented returns the YAML of a NodePool with a comment where it has to be completed, if only a part of it is known.
+func (p *NodePool) commented(text []byte) []byte {
+	if p.whole != nil {
+		return text
+	}
+	comment := func(indent string) string {
+		return indent + "# To create the NodePool, add nodeClassRef and requirements here. To change one that exists, apply this part with\n" +
+			indent + "# " + applyPart + "\n"
+	}
+	const spec = "\n    spec:\n" // of spec.template
+	if before, after, ok := strings.Cut(string(text), spec); ok {
+		return []byte(before + spec + comment("      ") + after)
+	}
+	return []byte(string(text) + comment("    ") + "    # spec: {nodeClassRef: {group: GROUP, kind: KIND, name: NAME}, requirements: []}\n")
+}
+
 // set sets a field, or deletes it if the value is empty.
 func set(in map[string]any, field string, value any, length int) {
 	if length == 0 {
@@ -145,7 +161,7 @@ func (r *Result) karpenter(shapes []assayv1alpha1.NodeShape, opt Options) {
 				continue
 			}
 		}
-		if pool := r.pool(g, old); pool != nil {
+		if pool := r.pool(g, old, opt); pool != nil {
 			r.Documents = append(r.Documents, pool)
 			if existing[g.name] == nil {
 				r.note("NodePool %s was not read: the output is a part of it. Apply it with %s; or pass the NodePool with --from, "+
@@ -161,7 +177,7 @@ func (r *Result) karpenter(shapes []assayv1alpha1.NodeShape, opt Options) {
 }
 
 // pool returns a NodePool with what it has from others, and what the shapes have; nil if there is nothing to write.
-func (r *Result) pool(g *group, old *NodePool) *NodePool {
+func (r *Result) pool(g *group, old *NodePool, opt Options) *NodePool {
 	var record plan.Record
 	was := &old.Spec.Template
 	labels, taints := maps.Clone(was.Metadata.Labels), []corev1.Taint{}
@@ -178,20 +194,20 @@ func (r *Result) pool(g *group, old *NodePool) *NodePool {
 		taints = slices.DeleteFunc(taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) })
 	}
 	var names, given []string
-	left := 0
-	for _, name := range sortedLabels(g.labels) {
+	var left []string
+	for _, name := range opt.sortedLabels(g.labels) {
 		if _, foreign := labels[name]; foreign {
 			continue
 		}
 		if len(labels) == maxPoolLabels {
-			left++
+			left = append(left, name)
 			continue
 		}
 		labels[name] = g.labels[name]
 		names = append(names, name)
 	}
-	if left > 0 {
-		r.note("NodePool %s: %d labels are left out, because a NodePool has at most %d; choose labels with --labels.", g.name, left, maxPoolLabels)
+	if len(left) > 0 {
+		r.note("NodePool %s: left out are %s, because a NodePool has at most %d labels. Choose labels with --labels.", g.name, first(left), maxPoolLabels)
 	}
 	for _, t := range g.taints {
 		if !slices.ContainsFunc(taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) }) {

@@ -84,7 +84,7 @@ func (r *Result) flavor(s *assayv1alpha1.NodeShape, opt Options) *resourceFlavor
 	for _, name := range slices.Sorted(maps.Keys(s.Status.Key)) {
 		add(name, s.Status.Key[name])
 	}
-	for _, name := range sortedLabels(s.Status.Labels) {
+	for _, name := range opt.sortedLabels(s.Status.Labels) {
 		if opt.exports(name) {
 			add(name, s.Status.Labels[name])
 		}
