@@ -21,6 +21,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/definition"
 	judged "github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
@@ -411,6 +412,7 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 		if err != nil {
 			return nil, nil, err
 		}
+		readDefinition(cmd.Context(), c, definition.Baselines, f.notes())
 		if list, err = c.Baselines(cmd.Context()); err != nil {
 			return nil, nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
@@ -157,6 +158,11 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 	w.kept = c
 	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, devices: true, rules: true}, io.Discard); err != nil {
 		return err
+	}
+	readDefinition(ctx, c, definition.Templates, cmd.ErrOrStderr())
+	if nodes {
+		readDefinition(ctx, c, definition.Features, cmd.ErrOrStderr())
+		readDefinition(ctx, c, definition.Rules, cmd.ErrOrStderr())
 	}
 	claimed, err := c.ClaimedResources(ctx)
 	note(cmd, err)

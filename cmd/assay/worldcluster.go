@@ -25,6 +25,7 @@ func (w *world) readCluster(ctx context.Context, c *cluster.Client, want want, n
 		}
 	}
 	if want.features {
+		readDefinition(ctx, c, definition.Features, notes)
 		list, err := c.Features(ctx, w.own, want.node)
 		if err := w.withoutForbidden(want, "nodefeatures", err); err != nil {
 			return err
@@ -89,14 +90,28 @@ func (w *world) readDevices() bool {
 	})
 }
 
+// readDefinition returns the status of the definition of a kind, and writes a note if it is not to be trusted: what is read of its objects may
+// lack fields. One that cannot be read counts as whole; the controller knows more, see doctor.
+func readDefinition(ctx context.Context, c *cluster.Client, name string, notes io.Writer) definition.Status {
+	whole := definition.Status{State: definition.Whole}
+	served, err := c.Definition(ctx, name)
+	if err != nil {
+		return whole
+	}
+	status, err := definition.Of(served)
+	if err != nil {
+		return whole
+	}
+	if !status.Trusted() {
+		fmt.Fprintln(notes, "note:", printable(definition.Problem(served, status)))
+	}
+	return status
+}
+
 func (w *world) readRules(ctx context.Context, c *cluster.Client, want want, notes io.Writer) error {
 	var err error
-	w.definition = definition.Status{State: definition.Whole}
-	if served, err := c.Definition(ctx, definition.Rules); err == nil { // otherwise the controller knows more; see doctor
-		if status, err := definition.Of(served); err == nil {
-			w.definition = status
-		}
-	}
+	w.definition = readDefinition(ctx, c, definition.Rules, notes)
+	readDefinition(ctx, c, definition.Templates, notes)
 	w.rules, err = c.Rules(ctx)
 	if err := w.withoutForbidden(want, "nodefeaturerules", err); err != nil {
 		return err

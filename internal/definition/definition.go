@@ -6,6 +6,7 @@
 package definition
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // Kind is the kind of definitions.
@@ -108,6 +110,28 @@ func older(served metav1.Object, lacks []string, since map[string]int) bool {
 	of, err := strconv.Atoi(served.GetAnnotations()[assayv1alpha1.DefinitionVersionAnnotation])
 	return err == nil && !slices.ContainsFunc(lacks, func(field string) bool { return of >= since[field] })
 }
+
+// Problem says what is wrong with a served definition, and who has written it last; empty: it is whole.
+func Problem(served *unstructured.Unstructured, status Status) string {
+	name, by := served.GetName(), ""
+	if writer := LastWriter(served.GetManagedFields()); writer != "" {
+		by = ", last written by " + writer
+	}
+	drops := clip.Join(status.Missing, ", ", maxListed)
+	switch status.State {
+	case Whole:
+		return ""
+	case Older:
+		return fmt.Sprintf("CustomResourceDefinition %s is of an older version of Assay%s: the API server drops %s", name, by, drops)
+	case Absent:
+		return fmt.Sprintf("CustomResourceDefinition %s is being deleted with all its objects; what they gave to Nodes stays", name)
+	}
+	return fmt.Sprintf("CustomResourceDefinition %s is not Assay's%s: the API server drops %s; what was accepted before stays as it is, and what may have lost fields waits",
+		name, by, drops)
+}
+
+// maxListed is the maximum number of fields in a message.
+const maxListed = 5
 
 // LastWriter returns the field manager that last changed the spec of a definition; empty: unknown.
 func LastWriter(managed []metav1.ManagedFieldsEntry) string {

@@ -3,13 +3,17 @@
 package script_test
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -51,6 +55,40 @@ func TestDoctorWithoutDefinitions(t *testing.T) {
 	t.Run("The definitions alone", func(t *testing.T) {
 		problems(t, "BAD  Assay's definitions are installed, and its programs are not: no Deployment or DaemonSet in any namespace has the label",
 			"Install the chart: helm install assay charts/assay")
+	})
+	t.Run("Of another program", func(t *testing.T) { // also the status is dropped: rules were reported as not evaluated
+		d.rule(t, metav1.Condition{Type: nfdv1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Compiled"})
+		replaced := map[string]string{"nodefeaturerules.nfd.k8s-sigs.io": "status", "nodefeatures.nfd.k8s-sigs.io": "spec/properties/featureSets", "nodebaselines.assay.dev": "status"}
+		for name, field := range replaced {
+			patch := fmt.Sprintf(`[{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/%s"}]`, field)
+			if out, err := c.Kubectl(t.Context(), "patch", "customresourcedefinition", name, "--type=json", "--patch", patch); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		const fix = "Upgrade the release, or apply the definitions of this version: helm show crds charts/assay | kubectl apply --server-side"
+		found := []string{
+			"BAD  CustomResourceDefinition nodebaselines.assay.dev is not Assay's, last written by kubectl-patch: the API server drops status", fix,
+			"BAD  CustomResourceDefinition nodefeaturerules.nfd.k8s-sigs.io is not Assay's, last written by kubectl-patch: the API server drops status", fix,
+			"BAD  CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io is not Assay's, last written by kubectl-patch: the API server drops spec.featureSets", fix,
+		}
+		problems(t, append(found, "BAD  Assay's definitions are installed, and its programs are not", "Install the chart: helm install assay charts/assay")...)
+		d.install(t)
+		problems(t, found...)
+		rule := filepath.Join(t.TempDir(), "rule.yaml")
+		if err := os.WriteFile(rule, []byte("{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: r}, spec: {rules: [{name: x, labels: {a: b}}]}}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for name, args := range map[string][]string{
+			"nodebaselines.assay.dev": {"baseline", "report"}, "nodefeatures.nfd.k8s-sigs.io": {"lint", "--from-cluster", rule}, "nodefeaturerules.nfd.k8s-sigs.io": {"rules", "list"},
+		} {
+			out, err := exec.CommandContext(t.Context(), d.assay, append(args, "--kubeconfig", c.Kubeconfig)...).CombinedOutput()
+			if want := "note: CustomResourceDefinition " + name + " is not Assay's"; err != nil || strings.Count(string(out), want) != 1 {
+				t.Errorf("%v: %v, and not once %q:\n%s", args, err, want, out)
+			}
+		}
+		if err := c.ApplyCRDs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	})
 	t.Run("One of an installation", func(t *testing.T) {
 		d.install(t)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
@@ -24,6 +22,8 @@ func (e *examination) definitions(ctx context.Context) {
 		return
 	}
 	same := 0
+	e.unwhole = map[string]definition.State{}
+	var problems []string
 	for _, name := range names {
 		served, err := e.c.Definition(ctx, name)
 		switch {
@@ -38,10 +38,16 @@ func (e *examination) definitions(ctx context.Context) {
 		switch {
 		case err != nil:
 			e.report(check, Warning, fmt.Sprintf("cannot compare CustomResourceDefinition %s: %v", name, err), "")
-		case status.State != definition.Whole && e.installed():
-			e.report(check, Error, undefined(name, served, status), upgrade)
+		case status.State != definition.Whole:
+			e.unwhole[name] = status.State
+			problems = append(problems, definition.Problem(served, status))
 		default:
 			same++
+		}
+	}
+	if e.installed() || len(e.missing) == 0 { // otherwise they are those of Node Feature Discovery alone
+		for _, problem := range problems {
+			e.report(check, Error, problem, upgrade)
 		}
 	}
 	switch n := len(e.missing); {
@@ -56,18 +62,13 @@ func (e *examination) definitions(ctx context.Context) {
 	}
 }
 
-// undefined says what is wrong with a definition, and who has written it.
-func undefined(name string, served *unstructured.Unstructured, status definition.Status) string {
-	by := ""
-	if writer := definition.LastWriter(served.GetManagedFields()); writer != "" {
-		by = ", last written by " + writer
+// of returns a check of the objects of a kind. While the API server drops what its definition lacks, the status among it, the objects show
+// nothing but that, which is a finding.
+func (e *examination) of(name string, check func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if state := e.unwhole[name]; state == definition.Foreign || state == definition.Absent {
+			return nil
+		}
+		return check(ctx)
 	}
-	switch status.State {
-	case definition.Older:
-		return fmt.Sprintf("CustomResourceDefinition %s is of an older version of Assay%s: the API server drops %s", name, by, some(status.Missing))
-	case definition.Absent:
-		return fmt.Sprintf("CustomResourceDefinition %s is being deleted with all its objects; what they gave to Nodes stays", name)
-	}
-	return fmt.Sprintf("CustomResourceDefinition %s is not Assay's%s: the API server drops %s; what was accepted before stays as it is, and what may have lost fields waits",
-		name, by, some(status.Missing))
 }

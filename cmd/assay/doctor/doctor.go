@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -56,9 +57,10 @@ type examination struct {
 
 	deployments []appsv1.Deployment
 	daemonSets  []appsv1.DaemonSet
-	missing     []string        // CustomResourceDefinitions that do not exist
-	lacking     map[string]bool // components whose ServiceAccount lacks rights
-	faulty      map[string]bool // Nodes whose worker has a fault
+	missing     []string                    // CustomResourceDefinitions that do not exist
+	unwhole     map[string]definition.State // of the CustomResourceDefinitions that are not whole
+	lacking     map[string]bool             // components whose ServiceAccount lacks rights
+	faulty      map[string]bool             // Nodes whose worker has a fault
 }
 
 // Examine runs all checks and returns their findings: errors first, then warnings, each in the order of causes before consequences. It does
@@ -75,8 +77,10 @@ func Examine(ctx context.Context, c *cluster.Client, namespace string, more ...C
 	}
 	e.installation()
 	checks := []func(context.Context) error{
-		e.speed, e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors, e.rules, e.claims, e.holds,
-		e.writes, e.notReady, e.baselines, e.shapes, e.requests, e.policies, e.schedulers, e.topology, e.events, e.admission,
+		e.speed, e.rights, e.parts, e.configurations, e.controller, e.autoscaler, e.workers, e.ready, e.webhook, e.selectors,
+		e.of(definition.Rules, e.rules), e.claims, e.holds, e.writes, e.notReady, e.of(definition.Baselines, e.baselines),
+		e.of(definition.Shapes, e.shapes), e.of(definition.Requests, e.requests), e.of(definition.Policies, e.policies), e.schedulers, e.topology,
+		e.events, e.admission,
 	}
 	for _, check := range more {
 		checks = append(checks, func(ctx context.Context) error {

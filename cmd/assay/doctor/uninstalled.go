@@ -7,6 +7,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )
 
@@ -37,7 +38,8 @@ func (e *examination) uninstalled(ctx context.Context) ([]Finding, error) {
 	default:
 		e.report(check, Warning, fmt.Sprintf("%d of %s have features from programs that are not of the chart: %s; only their objects are checked",
 			published, clip.Count(nodes, "Node"), none), install)
-		e.run(ctx, e.webhook, e.selectors, e.rules, e.claims, e.holds, e.writes, e.notReady, e.requests, e.policies, e.schedulers, e.topology)
+		e.run(ctx, e.webhook, e.selectors, e.of(definition.Rules, e.rules), e.claims, e.holds, e.writes, e.notReady,
+			e.of(definition.Requests, e.requests), e.of(definition.Policies, e.policies), e.schedulers, e.topology)
 	}
 	return e.sorted(), nil // without features, other checks would only report consequences
 }
