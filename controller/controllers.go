@@ -223,6 +223,9 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	if c.LossTaint != nil && c.Scheduling {
 		losses = node.Losses{Taint: *c.LossTaint, Tracker: loss.NewTracker(clock.RealClock{})}
 	}
+	c.FeatureSets.Writable = func() bool {
+		return assembled.Definitions().Writable(definition.Features) && assembled.Definitions().Writable(definition.Sets)
+	}
 	c.Orphans.Breaker, c.Orphans.Clock = budget.NewBreaker(c.Budget, clock.RealClock{}), clock.RealClock{}
 	// The manager waits for existing informers before it starts controllers, and NodeFeatures depend on Nodes.
 	options := c.Inputs(mgr.GetAPIReader())

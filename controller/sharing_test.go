@@ -212,7 +212,7 @@ func TestLabelsStayWhenTheAPIServerDropsTheNamesOfSets(t *testing.T) {
 	f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "n1"}}
 	change(w, f, func(f *nfdv1alpha1.NodeFeature) { f.Spec.FeatureSets = nil })
 	w.asked(f, assayv1alpha1.PrunedFeatureSets)
-	w.event("n1", "FeatureSetsMissing", "install that of Assay again")
+	w.event("n1", "FeatureSetsMissing", "apply the CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io of Assay")
 	m.stop()
 	w.start()
 	other := w.node("n2")

@@ -24,6 +24,8 @@ type Options struct {
 	Interval time.Duration
 	// Lease is the name of the controller's Lease in the namespace; empty without leader election.
 	Lease string
+	// Writable reports whether NodeFeatures and NodeFeatureSets may be written, and what is read of them is what workers wrote; nil: they may.
+	Writable func() bool
 	// Clock is for tests.
 	Clock clock.Clock
 }
@@ -38,6 +40,9 @@ func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Option
 	}
 	if opt.Interval == 0 {
 		opt.Interval = defaultInterval
+	}
+	if opt.Writable == nil {
+		opt.Writable = func() bool { return true }
 	}
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}

@@ -86,3 +86,12 @@ func TestAClockThatIsOffByMinutesDeletesNoSetTooSoon(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsDoneWhileADefinitionIsNotWhole: sets in use were counted as unused while the API server dropped their names, and the annotation
+// that asks a worker for its features made the loss of the names permanent.
+func TestNothingIsDoneWhileADefinitionIsNotWhole(t *testing.T) {
+	a := &arbiter{opt: Options{Writable: func() bool { return false }}} // without a client and sets, so that any use of them panics
+	if wait, err := a.pass(t.Context()); err != nil || wait != pause {
+		t.Errorf("due again in %s, %v", wait, err)
+	}
+}

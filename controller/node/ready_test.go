@@ -232,7 +232,8 @@ func TestAnUnreadableObjectOfTheWorkerIsTheReason(t *testing.T) {
 	}{
 		"MissingSets": {&featuresets.MissingError{Sets: []string{"a", "b"}}, "False " + decide.ReadySetsMissing + ": The worker's object names NodeFeatureSets that do not exist: a, b.", 1},
 		"Pruned": {&featuresets.MissingError{Sets: []string{"*"}}, "False " + decide.ReadySetsMissing +
-			": The API server dropped spec.featureSets of the worker's object: install the CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io of Assay again.", 1},
+			": The API server dropped spec.featureSets of the worker's object: apply the CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io of Assay, " +
+			"unless that was done and the worker has not published since.", 1},
 		"TooLarge": {&featuresets.MissingError{Bytes: 2_000_000}, "False " + decide.ReadyNoFeatures +
 			": The worker's object cannot be read: it has 2000000 bytes with the NodeFeatureSets that it names; at most 1572864 are read: publish less.", 0},
 		"Invalid": {fmt.Errorf("unexpected end"), "False " + decide.ReadyNoFeatures + ": The worker's object cannot be read: unexpected end.", 0},

@@ -147,8 +147,8 @@ func applied(boot string) *corev1.NodeCondition {
 // setsMissing returns the condition of a node whose worker's object names sets that do not exist.
 func setsMissing(sets []string) *corev1.NodeCondition {
 	if slices.Contains(sets, assayv1alpha1.PrunedFeatureSets) {
-		return unready(ReadySetsMissing, "The API server dropped spec.featureSets of the worker's object: install the CustomResourceDefinition nodefeatures.%s of Assay again.",
-			nfdv1alpha1.GroupName)
+		return unready(ReadySetsMissing, "The API server dropped spec.featureSets of the worker's object: apply the CustomResourceDefinition nodefeatures.%s of Assay, "+
+			"unless that was done and the worker has not published since.", nfdv1alpha1.GroupName)
 	}
 	return unready(ReadySetsMissing, "The worker's object names NodeFeatureSets that do not exist: %s.", strings.Join(sets, ", "))
 }

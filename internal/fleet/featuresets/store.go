@@ -271,8 +271,8 @@ func (e *MissingError) Error() string {
 		return fmt.Sprintf("it has %d bytes with the NodeFeatureSets that it names; at most %d are read: publish less", e.Bytes, MaxBytes)
 	}
 	if slices.Contains(e.Sets, assayv1alpha1.PrunedFeatureSets) {
-		return "the API server dropped spec.featureSets: the CustomResourceDefinition nodefeatures." + nfdv1alpha1.GroupName +
-			" does not have the field; install that of Assay again"
+		return "the API server dropped spec.featureSets: apply the CustomResourceDefinition nodefeatures." + nfdv1alpha1.GroupName +
+			" of Assay, unless that was done and the worker has not published since"
 	}
 	return fmt.Sprintf("NodeFeatureSets that it names are missing: %s; its worker creates them again", strings.Join(e.Sets, ", "))
 }
