@@ -35,7 +35,7 @@ func (r *Rules) baseline(ctx context.Context, name string) (*assembly.Object, er
 		return nil, err
 	}
 	if err == nil && !r.trusts(definition.Baselines) {
-		return assembly.Distrust(&obj, r.Object(rule), r.definitions.Of(definition.Baselines).State), nil
+		return assembly.Distrust(&obj, r.Object(rule), r.definitions.Of(definition.Baselines)), nil
 	}
 	if err != nil {
 		return r.gone(ctx, rule)

@@ -428,7 +428,7 @@ func newRules(cached, live client.Reader, opt Options, definitions *follow.Defin
 	if definitions == nil {
 		close(r.loaded)
 	}
-	from := source{cached: cached, live: live, namespace: o.Namespace, definitions: definitions}
+	from := source{cached: cached, live: live, namespace: o.Namespace, definitions: definitions, templates: &sync.Map{}}
 	requests := o
 	requests.DefaultTemplate, requests.Rules.DefaultScope, requests.Rules.Keys.Requests = "", "", true
 	o.Definition = func() definition.Status { return definitions.Of(definition.Rules) }

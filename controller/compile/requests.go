@@ -86,7 +86,7 @@ func (r *Rules) request(ctx context.Context, key client.ObjectKey) (*assembly.Ob
 		return nil, err
 	}
 	if err == nil && !r.trusts(definition.Requests) {
-		return assembly.Distrust(&obj, r.Object(name), r.definitions.Of(definition.Requests).State), nil
+		return assembly.Distrust(&obj, r.Object(name), r.definitions.Of(definition.Requests)), nil
 	}
 	if err != nil {
 		if kept, err := r.gone(ctx, name); kept != nil || err != nil {

@@ -2,9 +2,11 @@ package compile
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -20,6 +22,13 @@ type source struct {
 	cached, live client.Reader
 	namespace    string
 	definitions  *follow.Definitions
+	templates    *sync.Map // name -> template, as it was read last while its definition was whole
+}
+
+// template is what was accepted of a template.
+type template struct {
+	uid types.UID
+	assembly.Accepted
 }
 
 // Template implements assembly.Source.
@@ -38,6 +47,11 @@ func (s source) Template(ctx context.Context, name string) (*nfdv1alpha1.NodeFea
 	if err != nil {
 		return nil, err
 	}
+	now := template{t.UID, assembly.Accepted{Generation: t.Generation, Print: assembly.Print(&t.Spec)}}
+	if was, known := s.templates.Load(name); known && was.(template).uid == now.uid && was.(template).Generation == now.Generation && was != now {
+		return nil, assembly.ErrDropped(name)
+	}
+	s.templates.Store(name, now)
 	return &t.Spec, nil
 }
 

@@ -93,6 +93,8 @@ func (r *Reconciler) materialized(obj *assayv1alpha1.NodeFeatureRequest) {
 	switch rule := r.rule(requirements.RuleName(obj.Namespace, obj.Name)); {
 	case rule == nil || rule.Generation != obj.Generation:
 		c.Set(assayv1alpha1.ConditionMaterialized, metav1.ConditionUnknown, "Pending", "the requirements are not compiled yet")
+	case rule.Lost != nil:
+		c.Set(assayv1alpha1.ConditionMaterialized, metav1.ConditionUnknown, rule.Lost.Reason, rule.Lost.Message)
 	case rule.Refused != nil:
 		c.SetIf(assayv1alpha1.ConditionMaterialized, false, rule.Refused.Reason, rule.Refused.Message)
 	case len(rule.Errors) > 0:

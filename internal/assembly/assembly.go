@@ -132,14 +132,24 @@ func (o *Object) Vanish() *Object {
 	return &out
 }
 
-// Distrust returns the state of an object of a kind whose definition is not to be trusted: what was known of it before.
-func Distrust(obj metav1.Object, last *Object, state definition.State) *Object {
-	if last != nil && last.UID == obj.GetUID() {
+// Distrust returns the state of an object of a kind whose definition is not to be trusted: what was known of it before. What was first read
+// or edited now may have lost fields, also once the definition is whole.
+func Distrust(obj metav1.Object, last *Object, d definition.Status) *Object {
+	doubtful := Accepted{Generation: obj.GetGeneration()}
+	if d.Returning {
+		doubtful.Generation = none
+	}
+	if last == nil || last.UID != obj.GetUID() {
+		return &Object{
+			UID: obj.GetUID(), Generation: obj.GetGeneration(), Created: obj.GetCreationTimestamp().Time, Lost: distrusted(d.State), Accepted: doubtful,
+		}
+	}
+	if last.Generation == obj.GetGeneration() {
 		return last
 	}
-	return &Object{
-		UID: obj.GetUID(), Generation: obj.GetGeneration(), Created: obj.GetCreationTimestamp().Time, Lost: distrusted(state),
-	}
+	out := *last
+	out.Accepted = doubtful
+	return &out
 }
 
 // distrusted is why an object waits whose definition is not to be trusted.
@@ -150,6 +160,12 @@ func distrusted(state definition.State) *Error {
 
 // ErrDistrust is why a template cannot be read whose definition is not to be trusted.
 func ErrDistrust(state definition.State) error { return distrusted(state) }
+
+// ErrDropped is why a template cannot be used that has lost fields.
+func ErrDropped(template string) error {
+	return &Error{reasonDropped, "NodeFeatureRuleTemplate " + template + " was written while the definition of its kind lacked fields, and has lost those that it had: " +
+		"apply it again; if that changes nothing, delete it and create it again"}
+}
 
 // ToKeep returns the result to store for another process, or nil if that process can assemble it again.
 func (o *Object) ToKeep() *Kept {

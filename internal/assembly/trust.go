@@ -106,7 +106,7 @@ func (a *Assembler) lost(obj *nfdv1alpha1.NodeFeatureRule, was Accepted, known b
 		if same || !known || was.Generation != obj.Generation || complete(obj) {
 			return nil
 		}
-		return &Error{reasonDropped, "the object was written while the definition of NodeFeatureRule lacked fields, and has lost those that it had: " +
+		return &Error{reasonDropped, "the object was written while the definition of its kind lacked fields, and has lost those that it had: " +
 			"apply it again; if that changes nothing, delete it and create it again"}
 	}
 	if same || complete(obj) || d.State == definition.Foreign && len(d.Drops()) == 0 {
