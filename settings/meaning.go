@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/keys"
@@ -57,6 +58,14 @@ func (s *Settings) Gather(namespace string) gather.Policy {
 func (s *Settings) Plan() plan.Policy {
 	policy := s.Keys()
 	return plan.Policy{Record: s.Record(), Taints: s.EnableTaints, KeepForeign: !s.Restrictions.AllowOverwrite, Keys: &policy}
+}
+
+// Desired returns what decides what is desired of Nodes.
+func (s *Settings) Desired() desired.Settings {
+	out := desired.Settings{Policy: s.Plan(), Withholding: s.Withholding()}
+	out.FailTaint, _ = s.FailTaintOf() // checked when they were read
+	out.LossTaint, _ = s.LossTaintOf()
+	return out
 }
 
 // Withholding returns which outputs of rules the controller does not write to Nodes.

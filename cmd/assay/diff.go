@@ -193,15 +193,6 @@ func rejected(cmd *cobra.Command, w *world, files []*manifest.File) (*check.Chec
 	return nil, errFound
 }
 
-// desired returns the desired state of a node from an outcome.
-func desired(o *rules.Outcome, taints bool) plan.Desired {
-	d := plan.Desired{Labels: o.Labels(), Annotations: o.Annotations(), ExtendedResources: o.ExtendedResources(), Conditions: o.NodeConditions()}
-	if taints {
-		d.Taints = o.Taints()
-	}
-	return d
-}
-
 // between returns the differences between two outcomes of a node. If a rule has failed, the node keeps its current state.
 func between(before, after *rules.Outcome, taints bool) []plan.Step {
 	if after.Failed != nil {
@@ -210,7 +201,7 @@ func between(before, after *rules.Outcome, taints bool) []plan.Step {
 		}
 		return []plan.Step{{Op: plan.Add, Kind: "failure", Key: after.Failed.String(), New: after.Failed.Message}}
 	}
-	old, now := flatDesired(desired(before, taints)), flatDesired(desired(after, taints))
+	old, now := keysOf(before, taints), keysOf(after, taints)
 	var out []plan.Step
 	for k, was := range old {
 		if is, ok := now[k]; !ok {
@@ -232,22 +223,18 @@ type flatKey struct {
 	key  string
 }
 
-func flatDesired(d plan.Desired) map[flatKey]string {
+// keysOf returns the keys that an outcome gives, with their values.
+func keysOf(o *rules.Outcome, taints bool) map[flatKey]string {
 	out := map[flatKey]string{}
-	for kind, values := range map[keys.Kind]map[string]string{
-		keys.Label: d.Labels, keys.Annotation: d.Annotations, keys.Resource: d.ExtendedResources, keys.Condition: d.Conditions,
-	} {
-		for k, v := range values {
-			out[flatKey{kind, k}] = v
+	for g := range o.Given() {
+		if taints || g.Kind != keys.Taint {
+			out[flatKey{g.Kind, g.Key}] = g.Value
 		}
-	}
-	for _, t := range d.Taints {
-		out[flatKey{keys.Taint, keys.TaintName(t)}] = t.Value
 	}
 	return out
 }
 
-// gatherChanges groups equal changes of several nodes.
+// collectChanges groups equal changes of several nodes.
 func collectChanges(names []string, steps [][]plan.Step) []*change {
 	type id struct{ op, kind, key, old, now string }
 	all := map[id]*change{}

@@ -11,13 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
-	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 const (
@@ -205,58 +204,22 @@ func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []
 
 // compare returns the keys of a Node that are not what rules give, of those that the controller of this instance writes.
 func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*difference) {
-	in, withholding := w.fleet.Input(node.Name), w.withholding()
-	outcome := program.Eval(in)
+	outcome, settings := program.Eval(w.fleet.Input(node.Name)), w.desired()
 	if outcome.Failed != nil {
 		return nil // the node keeps what it has
 	}
-	wanted, recorded := flatDesired(desired(outcome, true)), w.writtenOn(node)
-	for k, value := range wanted {
-		if withholding.Withholds(k.kind) != "" {
-			continue
-		}
-		has, ok := written.Value(node, k.kind, k.key)
-		d := &difference{given{k.kind, k.key, value}, node.Name, fmt.Sprintf("%q", has), fmt.Sprintf("%q", value)}
-		switch {
-		case ok && written.Equal(k.kind, has, value):
-			continue
-		case !ok:
+	for _, s := range settings.Compare(node, desired.Of(outcome)).Differences() {
+		d := &difference{given{s.Kind, s.Key, s.New}, node.Name, fmt.Sprintf("%q", s.Old), fmt.Sprintf("%q", s.New)}
+		switch s.Op {
+		case plan.Add:
 			d.has = "missing"
-		default:
-			if w.keepsForeign() && !slices.ContainsFunc(recorded, func(r writtenKey) bool { return r.kind == k.kind && r.key == k.key }) {
-				continue
-			}
+		case plan.Remove:
+			d.wanted = "none"
 		}
 		out = append(out, d)
 	}
-	for _, k := range recorded {
-		if _, given := wanted[flatKey{k.kind, k.key}]; given || k.instance != w.settings.Instance || w.beyondRules(k) || withholding.Withholds(k.kind) != "" {
-			continue
-		}
-		if has, ok := written.Value(node, k.kind, k.key); ok {
-			out = append(out, &difference{given{k.kind, k.key, ""}, node.Name, fmt.Sprintf("%q", has), "none"})
-		}
-	}
 	slices.SortFunc(out, func(a, b *difference) int { return strings.Compare(string(a.kind)+" "+a.key, string(b.kind)+" "+b.key) })
 	return out
-}
-
-// beyondRules reports whether the controller writes a key without a rule: the labels of requests, and its own taints.
-func (w *world) beyondRules(k writtenKey) bool {
-	if k.kind == keys.Label {
-		return strings.HasPrefix(k.key, assayv1alpha1.RequestLabelNamespace+"/")
-	}
-	if k.kind != keys.Taint {
-		return false
-	}
-	for _, text := range []string{w.settings.LossTaint, w.settings.FailTaint, w.settings.StartupTaint} {
-		key, _, _ := strings.Cut(text, ":")
-		key, _, _ = strings.Cut(key, "=")
-		if key != "" && strings.HasPrefix(k.key, key+":") {
-			return true
-		}
-	}
-	return false
 }
 
 // unexplained returns the differences for which the controller reports no reason.

@@ -10,6 +10,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -82,6 +83,8 @@ func (f *explainFlags) run(cmd *cobra.Command, args []string) error {
 		node:    w.nodes[args[0]],
 		program: program, input: in, outcome: program.Eval(in), traces: program.Trace(in),
 	}
+	settings := w.desired()
+	e.compared = settings.Compare(e.node, desired.Of(e.outcome))
 	if len(args) == 1 {
 		if f.output != "text" {
 			return printObject(e.w, f.output, newResult(e.outcome, true))
@@ -116,8 +119,8 @@ type explanation struct {
 	traces  []rules.RuleTrace
 	report  *held.Report // of the controller
 
-	owned   map[flatKey]string     // instance that has written a key; nil: not read yet
-	records map[string]*provenance // by instance
+	compared *desired.Comparison
+	records  map[string]*provenance // by instance
 }
 
 // find returns the keys with a name that rules set. The name may omit the default namespace.

@@ -14,10 +14,13 @@ import (
 	"github.com/assay-project/assay/cmd/assay/tracing"
 	"github.com/assay-project/assay/cmd/assay/workerlabel"
 	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -40,9 +43,9 @@ type explainedName struct {
 
 // explainedKey is the JSON of one key.
 type explainedKey struct {
-	Kind  keys.Kind `json:"kind"`
-	Key   string    `json:"key"`
-	State state     `json:"state"`
+	Kind  keys.Kind     `json:"kind"`
+	Key   string        `json:"key"`
+	State desired.State `json:"state"`
 	// Wanted is the value that rules and NodeFeatures give now, Value that of the Node; absent: none.
 	Wanted *string `json:"wanted,omitempty"`
 	Value  *string `json:"value,omitempty"`
@@ -56,20 +59,6 @@ type explainedKey struct {
 	Hold *held.Hold `json:"hold,omitempty"`
 	Why  string     `json:"why,omitempty"`
 }
-
-// state compares a key on the Node with what rules give.
-type state string
-
-const (
-	stateWritten   state = "Written"   // the Node has the wanted value
-	stateMissing   state = "Missing"   // the Node lacks the wanted key
-	stateDifferent state = "Different" // the Node has another value
-	stateWithheld  state = "Withheld"  // a setting keeps it from Nodes
-	stateUnknown   state = "Unknown"   // the Node is not known
-	stateKept      state = "Kept"      // the controller wrote it, and nothing gives it now
-	stateAssay     state = "Assay"     // Assay writes it without a rule
-	stateForeign   state = "Foreign"   // another client has set it
-)
 
 // source is a rule, a NodeFeature or the worker that gives a key or could give it.
 type source struct {
@@ -151,22 +140,19 @@ func (e *explanation) wanted(g given) explainedKey {
 	if value, ok := written.Value(e.node, g.kind, g.key); ok {
 		k.Value = &value
 	}
-	withheld := e.withholding.Withholds(g.kind)
-	switch {
-	case withheld != "":
-		k.State, k.Why = stateWithheld, "not written on nodes: "+withheld
-	case e.node == nil:
-		k.State = stateUnknown
-	case k.Value == nil:
-		k.State, k.Why = stateMissing, "the Node does not have it"
-	case !written.Equal(g.kind, *k.Value, g.value):
-		k.State, k.Why = stateDifferent, "the Node has "+*k.Value+" instead"
-		k.Managers = written.Managers(e.node, g.kind, g.key)
+	state, has, withheld := e.compared.Given(g.kind, g.key)
+	k.State = state
+	switch state {
+	case desired.Withheld:
+		k.Why = "not written on nodes: " + withheld
+	case desired.Missing:
+		k.Why = state.Describe("")
+	case desired.Different:
+		k.Value, k.Why, k.Managers = &has, state.Describe(has), written.Managers(e.node, g.kind, g.key)
 	default:
-		k.State = stateWritten
 		return k
 	}
-	if k.State == stateMissing || k.State == stateDifferent {
+	if state != desired.Withheld {
 		e.explainDifference(&k)
 	}
 	return k
@@ -177,64 +163,73 @@ func (e *explanation) explainDifference(k *explainedKey) {
 	if by := strings.Join(k.Managers, ", "); by != "" {
 		k.Why += ", set by " + by
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key)
-	if k.Hold != nil || e.outcome.Failed != nil {
-		return
-	}
-	if why := undecided(e.input, e.outcome, k.Kind, k.Key); why != "" {
-		k.Why += "; whether another rule gives it another value is unknown, because " + why
-		return
-	}
-	if _, ours := e.owner(k.Kind, k.Key); !ours && k.State == stateDifferent && e.world.keepsForeign() {
+	k.Hold = e.world.hold(e.report, e.program, e.outcome.Node, k.Kind, k.Key)
+	switch {
+	case k.Hold != nil || e.outcome.Failed != nil:
+	case e.undecided(k, nil):
+		k.Why += "; whether another rule gives it another value is unknown, because " + facts.WhyUnread(e.input.Worker.Unread())
+	case e.compared.Leaves(k.Kind, k.Key):
 		k.Why += "; the controller does not change keys of other clients, because restrictions.allowOverwrite is false"
-		return
+	default:
+		if text := e.report.Nothing(); text != "" {
+			k.Why += "; " + text
+		}
 	}
-	if text := e.report.Nothing(); text != "" {
-		k.Why += "; " + text
+}
+
+// undecided reports whether it is unknown which value a key should have: its worker has not read a source. Files do not contain the holds that
+// report it. The record of which objects gave the key is nil if it cannot be read.
+func (e *explanation) undecided(k *explainedKey, past *record.Record) bool {
+	step, changes := e.compared.Step(k.Kind, k.Key)
+	if !changes || len(e.input.Worker.Unread()) == 0 {
+		return false
 	}
+	now := desired.NewActive(0, e.program, "")
+	return e.world.origins(e.outcome, e.input.Worker, now, now, past).Reason(step, false).Undecided
 }
 
 // unwanted explains a key of the Node that nothing gives now.
 func (e *explanation) unwanted(ctx context.Context, f given) explainedKey {
 	k := explainedKey{Kind: f.kind, Key: f.key, Value: &f.value}
-	if what := bookkeeping(f.key); what != "" && f.kind == keys.Annotation {
-		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: "+what
-		return k
+	state, instance := e.compared.Found(f.kind, f.key)
+	loss := ""
+	if state != desired.Foreign && f.kind == keys.Taint {
+		loss = e.loss(ctx, f)
 	}
-	if f.kind == keys.Condition && f.key == assayv1alpha1.FeaturesReadyCondition {
-		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: it reports whether all rules are applied to the features of this boot"
+	const own = "written by Assay itself, not by a rule: "
+	request, requested := strings.CutPrefix(f.key, assayv1alpha1.RequestLabelNamespace+"/")
+	switch {
+	case loss != "":
+		k.State, k.Why = desired.Own, loss
 		return k
-	}
-	instance, ours := e.owner(f.kind, f.key)
-	if !ours {
-		k.State, k.Managers, k.Why = stateForeign, written.Managers(e.node, f.kind, f.key), "set by another client, not by Assay"
+	case state == desired.Foreign:
+		k.State, k.Managers, k.Why = state, written.Managers(e.node, f.kind, f.key), "set by another client, not by Assay"
 		if len(k.Managers) > 0 {
 			k.Why += ": " + strings.Join(k.Managers, ", ")
 		}
 		return k
-	}
-	if request, ok := strings.CutPrefix(f.key, assayv1alpha1.RequestLabelNamespace+"/"); ok && f.kind == keys.Label {
-		k.State = stateAssay
-		k.Why = "written by Assay, not by a rule: the node meets NodeFeatureRequest " + strings.Replace(request, ".", "/", 1)
+	case state == desired.Own && f.kind == keys.Annotation:
+		k.State, k.Why = state, own+bookkeeping(f.key)
+		return k
+	case state == desired.Own && f.kind == keys.Condition:
+		k.State, k.Why = state, own+"it reports whether all rules are applied to the features of this boot"
+		return k
+	case state == desired.Own && requested:
+		k.State, k.Why = state, "written by Assay, not by a rule: the node meets NodeFeatureRequest "+strings.Replace(request, ".", "/", 1)
+		return k
+	case state == desired.Own:
+		k.State, k.Why = state, own+"a setting of the controller names the taint"
 		return k
 	}
-	if why := e.loss(ctx, f); why != "" {
-		k.State, k.Why = stateAssay, why
-		return k
-	}
-	if e.world.beyondRules(writtenKey{f.kind, f.key, instance}) {
-		k.State, k.Why = stateAssay, "written by Assay itself, not by a rule: a setting of the controller names the taint"
-		return k
-	}
-	k.State, k.Why = stateKept, "written by Assay; no rule or NodeFeature gives it now"
+	k.State, k.Why = desired.Kept, "written by Assay; no rule or NodeFeature gives it now"
 	k.Sources = e.recorded(ctx, instance, f)
 	if failed := e.outcome.Failed; failed != nil {
 		k.Why = fmt.Sprintf("written by Assay; nothing is written on the Node while %s fails", failed.Ref)
 		return k
 	}
-	k.Hold = e.world.hold(e.report, e.outcome.Program(), e.outcome.Node, k.Kind, k.Key)
-	if why := undecided(e.input, e.outcome, f.kind, f.key); k.Hold == nil && why != "" {
-		k.Why = "written by Assay; whether something gives it now is unknown, because " + why
+	k.Hold = e.world.hold(e.report, e.program, e.outcome.Node, k.Kind, k.Key)
+	if k.Hold == nil && e.undecided(&k, e.records[instance].record) {
+		k.Why = "written by Assay; whether something gives it now is unknown, because " + facts.WhyUnread(e.input.Worker.Unread())
 	} else if text := e.report.Nothing(); k.Hold == nil && text != "" {
 		k.Why += "; " + text
 	}
@@ -470,7 +465,7 @@ func (e *explanation) printKey(k *explainedKey) {
 	}
 	fmt.Fprintf(e.w, "%s %s\n", k.Kind, e.s.bold(printable(line(k.Key, *value))))
 	why := printable(k.Why)
-	if k.State != stateForeign && k.State != stateAssay {
+	if k.State != desired.Foreign && k.State != desired.Own {
 		why = e.s.warn(why)
 	}
 	e.indented(why)
@@ -479,7 +474,7 @@ func (e *explanation) printKey(k *explainedKey) {
 	}
 	for i, s := range k.Sources {
 		switch {
-		case k.State == stateKept:
+		case k.State == desired.Kept:
 			if i == 0 || s.Why != k.Sources[i-1].Why {
 				e.indented("set by " + printable(s.Why))
 			}

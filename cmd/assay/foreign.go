@@ -9,6 +9,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -31,7 +32,10 @@ func (e *explanation) named(name string) (out []given) {
 // unwanted explains the keys of a Node that no rule or NodeFeature gives now, for assay ui. It leaves out what belongs to Kubernetes and no
 // rule can set: resources and conditions whose names have no namespace.
 func (w *world) unwanted(ctx context.Context, node *corev1.Node, o *rules.Outcome, report *held.Report) (out []ui.Unwanted) {
-	e := &explanation{world: w, node: node, input: w.fleet.Input(node.Name), outcome: o, report: report}
+	settings := w.desired()
+	e := &explanation{
+		world: w, node: node, input: w.fleet.Input(node.Name), program: o.Program(), outcome: o, report: report, compared: settings.Compare(node, desired.Of(o)),
+	}
 	for _, k := range written.Keys(node) {
 		if _, gives := o.Origin(k.Kind, k.Key); gives && o.Failed == nil {
 			continue
@@ -40,7 +44,7 @@ func (w *world) unwanted(ctx context.Context, node *corev1.Node, o *rules.Outcom
 			continue
 		}
 		x := e.unwanted(ctx, given{k.Kind, k.Key, k.Value})
-		row := ui.Unwanted{Kind: x.Kind, Key: x.Key, Value: *x.Value, Kept: x.State == stateKept, Own: x.State == stateAssay, Hold: x.Hold, Why: x.Why, By: x.Managers}
+		row := ui.Unwanted{Kind: x.Kind, Key: x.Key, Value: *x.Value, Kept: x.State == desired.Kept, Own: x.State == desired.Own, Hold: x.Hold, Why: x.Why, By: x.Managers}
 		for _, s := range x.Sources {
 			row.By = append(row.By, s.Why)
 		}

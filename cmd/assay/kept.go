@@ -6,72 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/record"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
-	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
-// writtenKey is a key that an instance of the controller has recorded on a Node as its own.
-type writtenKey struct {
-	kind     keys.Kind
-	key      string
-	instance string
-}
-
-// records are the annotations in which an instance of the controller records its keys, by their kind, without the instance.
-var records = map[keys.Kind]string{
-	keys.Taint: nfdv1alpha1.TaintsAnnotation,
-	keys.Label: nfdv1alpha1.FeatureLabelsAnnotation, keys.Annotation: nfdv1alpha1.FeatureAnnotationsAnnotation,
-	keys.Resource: nfdv1alpha1.ExtendedResourcesAnnotation, keys.Condition: assayv1alpha1.NodeConditionsAnnotation,
-}
-
-// writtenOn returns the keys that the controller has written, by the annotations in which it records its keys on the Node.
-func (w *world) writtenOn(node *corev1.Node) (out []writtenKey) {
-	for _, name := range facts.SortedKeys(node.Annotations) {
-		for kind, base := range records {
-			instance, found := strings.CutSuffix(name, base)
-			if !found || instance != "" && !strings.HasSuffix(instance, ".") {
-				continue
-			}
-			r := plan.Record{Instance: strings.TrimSuffix(instance, "."), Bare: w.opt.Keys.DisableAutoPrefix}
-			if kind == keys.Taint {
-				for _, t := range plan.ParseTaints(node.Annotations[name]) {
-					out = append(out, writtenKey{kind, keys.TaintName(t), r.Instance})
-				}
-				continue
-			}
-			for _, key := range r.Parse(node.Annotations[name]) {
-				if key == assayv1alpha1.FeaturesReadyCondition {
-					continue // no rule sets it
-				}
-				out = append(out, writtenKey{kind, key, r.Instance})
-			}
-		}
-	}
-	return out
-}
-
-// owner returns the instance of the controller that has written a key of the Node: the first one, if several have recorded it.
-func (e *explanation) owner(kind keys.Kind, key string) (instance string, ok bool) {
-	if e.owned == nil {
-		e.owned = map[flatKey]string{}
-		for _, k := range slices.Backward(e.world.writtenOn(e.node)) {
-			e.owned[flatKey{k.kind, k.key}] = k.instance
-		}
-	}
-	instance, ok = e.owned[flatKey{kind, key}]
-	return instance, ok
-}
-
-// bookkeeping describes an annotation of a Node in which the controller stores what it needs itself; empty: it is another annotation.
+// bookkeeping describes an annotation of a Node in which the controller stores what it needs itself.
 func bookkeeping(name string) string {
 	switch name {
 	case assayv1alpha1.FailedAnnotation:
@@ -79,12 +23,7 @@ func bookkeeping(name string) string {
 	case assayv1alpha1.FeaturesGenerationAnnotation:
 		return "it notifies schedulers of changed features"
 	}
-	for _, base := range records {
-		if instance, found := strings.CutSuffix(name, base); found && (instance == "" || strings.HasSuffix(instance, ".")) {
-			return "a record of the keys that it has written"
-		}
-	}
-	return ""
+	return "a record of the keys that it has written"
 }
 
 // loss says because of which objects a taint is on the Node: it has lost features. It returns "" for other keys.

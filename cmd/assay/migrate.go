@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -49,7 +50,8 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 	}
 	program, broken := w.program(cmd.Context(), w.rules)
 	note(cmd, broken)
-	policy := w.settings.Plan()
+	settings := w.desired()
+	settings.Withholding.All = false // the comparison is for those who have not begun to write
 	names := w.fleet.Names()
 	steps := make([][]plan.Step, len(names))
 	without := 0
@@ -67,11 +69,7 @@ func (f *migrateFlags) check(cmd *cobra.Command) error {
 		if outcome.Failed != nil {
 			return
 		}
-		for _, s := range plan.Compute(plan.StateOf(node), desired(outcome, w.settings.EnableTaints), policy).Steps {
-			if s.Op != plan.Adopt && s.Op != plan.Forget {
-				steps[i] = append(steps[i], s)
-			}
-		}
+		steps[i] = settings.Compare(node, desired.Of(outcome)).Differences()
 	})
 	if len(w.nodes) == 0 {
 		return errors.New("no Nodes found to compare with")

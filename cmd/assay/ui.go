@@ -132,7 +132,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		return nil, err
 	}
 	program, broken := w.program(ctx, w.rules)
-	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program), Unknown: w.unknown()}
+	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program), Desired: w.desired(), Unknown: w.unknown()}
 	for line := range strings.Lines(notes.String()) {
 		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
 	}

@@ -9,11 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/internal/config"
 	"github.com/assay-project/assay/internal/config/workerconfig"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/offline"
+	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
@@ -33,24 +36,25 @@ func (w *world) orphan(node string) bool {
 	return !slices.ContainsFunc(w.fleet.Published(node), func(p offline.Published) bool { return w.policy().Own(p) })
 }
 
-// undecided returns why it is unknown which value a key of a node should have: its worker has not read a source. It is empty if the value is
-// known. Files do not contain the holds that report it.
-func undecided(in rules.Input, o *rules.Outcome, kind keys.Kind, key string) string {
-	_, wanted := o.Giver(kind, key)
-	known := !o.Undecided(kind, key, func(*rules.RuleSet) bool { return !wanted }) // nothing gives it now: any rule may have
-	if _, label := keys.Split(key); known && (wanted || kind != keys.Label || !in.Worker.MayHaveLabel(label)) {
-		return ""
+// origins answers which objects gave the keys of a node, and which give them now, as far as the record says; nil: it cannot be read. Before are
+// the objects of the cluster; those of the outcome can differ.
+func (w *world) origins(o *rules.Outcome, worker *facts.Facts, before, now *desired.Active, past *record.Record) *desired.Origins {
+	return &desired.Origins{
+		Outcome: o, Worker: worker, Active: now.Since(before, past), Past: past, Memory: &desired.Memory{}, Unknown: len(w.fleet.Published(o.Node)) == 0,
+		Inactive: func(g record.Giver) record.State {
+			_, evaluated := before.Givers[g.ID]
+			if evaluated || !slices.ContainsFunc(w.rules, func(r nfdv1alpha1.NodeFeatureRule) bool { return string(r.UID) == g.ID }) {
+				return record.Gone
+			}
+			return record.Unsettled // it could not be resolved
+		},
 	}
-	return facts.WhyUnread(in.Worker.Unread())
 }
 
 // hold returns why the controller leaves a key of a node as it is, nil if it publishes nothing.
 func (w *world) hold(r *held.Report, program *rules.Program, node string, kind keys.Kind, key string) *held.Hold {
 	return r.Of(kind, key, w.orphan(node), program.ReadsDevices(kind, key, func(*rules.RuleSet) bool { return true }))
 }
-
-// keepsForeign reports whether the controller does not change keys of other clients.
-func (w *world) keepsForeign() bool { return w.installed && !w.settings.Restrictions.AllowOverwrite }
 
 // workerSettings returns the configuration of the worker, and where it is. If it is unknown, it returns the default one.
 func (w *world) workerSettings(ctx context.Context) (s *workerconfig.Settings, where string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/definition"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -113,6 +114,15 @@ func (w *world) withholding() (out rules.Withholding) {
 			out.Read(c.Reason, c.Message)
 		}
 	}
+	return out
+}
+
+// desired returns the settings that decide what is desired of Nodes, as far as they are known.
+func (w *world) desired() desired.Settings {
+	out := w.settings.Desired()
+	out.Withholding = w.withholding()
+	out.Policy.Taints = !out.Withholding.Taints
+	out.Policy.KeepForeign = out.Policy.KeepForeign && w.installed
 	return out
 }
 

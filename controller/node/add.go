@@ -34,6 +34,7 @@ import (
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -92,7 +93,7 @@ type Options struct {
 }
 
 // Disable excludes kinds of outputs.
-type Disable = desired.Disable
+type Disable struct{ Labels, Annotations, ExtendedResources bool }
 
 // Startup is the taint that keeps pods away from a new node until its features are known.
 type Startup = decide.Startup
@@ -108,7 +109,10 @@ type Losses struct {
 // settings returns what decisions depend on.
 func (o *Options) settings() decide.Settings {
 	s := decide.Settings{
-		Settings: desired.Settings{Policy: o.Policy, FailTaint: o.FailTaint, Disable: o.Disable}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
+		Settings: desired.Settings{
+			Policy: o.Policy, FailTaint: o.FailTaint,
+			Withholding: rules.Withholding{Labels: o.Disable.Labels, Annotations: o.Disable.Annotations, ExtendedResources: o.Disable.ExtendedResources},
+		}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
 		Requests: o.Requests && o.Policy.Record.Instance == "", // the controller without an instance owns their labels
 	}
 	if o.Losses.Tracker != nil {

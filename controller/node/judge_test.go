@@ -42,7 +42,7 @@ func TestOnlyUnexplainedRemovalsAreConfirmed(t *testing.T) {
 	})
 	t.Run("Disabled", func(t *testing.T) {
 		w := start(t)
-		w.r.settings.Disable.Labels = true
+		w.r.settings.Withholding.Labels = true
 		w.pass()
 		w.hasLabels("a disabled output", M{"up": ""})
 	})

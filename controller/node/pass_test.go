@@ -54,9 +54,9 @@ func TestAPassWritesWhatIsEnabled(t *testing.T) {
 		want    []string
 	}{
 		"Everything":    {func(*Reconciler) {}, []string{"label", "annotation", "resource", "taint"}},
-		"NoLabels":      {func(r *Reconciler) { r.settings.Disable.Labels = true }, []string{"annotation", "resource", "taint"}},
-		"NoAnnotations": {func(r *Reconciler) { r.settings.Disable.Annotations = true }, []string{"label", "resource", "taint"}},
-		"NoResources":   {func(r *Reconciler) { r.settings.Disable.ExtendedResources = true }, []string{"label", "annotation", "taint"}},
+		"NoLabels":      {func(r *Reconciler) { r.settings.Withholding.Labels = true }, []string{"annotation", "resource", "taint"}},
+		"NoAnnotations": {func(r *Reconciler) { r.settings.Withholding.Annotations = true }, []string{"label", "resource", "taint"}},
+		"NoResources":   {func(r *Reconciler) { r.settings.Withholding.ExtendedResources = true }, []string{"label", "annotation", "taint"}},
 		"NoTaints":      {func(r *Reconciler) { r.settings.Policy.Taints = false }, []string{"label", "annotation", "resource"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,21 +23,19 @@ type Settings struct {
 	FailTaint *corev1.Taint
 	// LossTaint is put on nodes that no longer have what their pods require, without its value here; nil: none.
 	LossTaint *corev1.Taint
-	Disable   Disable
+	// Withholding excludes kinds of outputs. Taints are excluded by the Policy.
+	Withholding rules.Withholding
 }
 
-// Disable excludes kinds of outputs.
-type Disable struct{ Labels, Annotations, ExtendedResources bool }
-
-// Withholds reports whether the settings exclude a kind of outputs: what the Node has of it is removed, and that needs no other evidence.
-func (s *Settings) Withholds(kind keys.Kind) bool {
+// Excludes reports whether the settings exclude a kind of outputs: what the Node has of it is removed, and that needs no other evidence.
+func (s *Settings) Excludes(kind keys.Kind) bool {
 	switch kind {
 	case keys.Label:
-		return s.Disable.Labels
+		return s.Withholding.Labels
 	case keys.Annotation:
-		return s.Disable.Annotations
+		return s.Withholding.Annotations
 	case keys.Resource:
-		return s.Disable.ExtendedResources
+		return s.Withholding.ExtendedResources
 	case keys.Condition:
 		return false
 	}
@@ -92,13 +90,13 @@ type Others struct {
 // configured one.
 func (s *Settings) Plan(node *corev1.Node, out Outputs, others Others) *plan.Plan {
 	want := plan.Desired{Taints: out.Taints, Conditions: out.Conditions, Generation: others.Generation, Now: others.Now}
-	if !s.Disable.Labels {
+	if !s.Withholding.Labels {
 		want.Labels = out.Labels
 	}
-	if !s.Disable.Annotations {
+	if !s.Withholding.Annotations {
 		want.Annotations = out.Annotations
 	}
-	if !s.Disable.ExtendedResources {
+	if !s.Withholding.ExtendedResources {
 		want.ExtendedResources = out.ExtendedResources
 	}
 	policy := s.Policy

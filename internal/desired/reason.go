@@ -81,13 +81,28 @@ func NewActive(generation int64, program *rules.Program, settings string) *Activ
 	return out
 }
 
+// Since returns the objects for a process that does not know the settings on which fingerprints depend. Objects that are the same in before have
+// the fingerprint of the record, and others have a new one.
+func (a *Active) Since(before *Active, past *record.Record) *Active {
+	out := &Active{Generation: a.Generation, Givers: make(map[string]record.Giver, len(a.Givers)), Sets: a.Sets}
+	for id, g := range a.Givers {
+		if before.Givers[id] == g {
+			g.Print = past.Rolled(id)
+		} else {
+			g.Print = "changed"
+		}
+		out.Givers[id] = g
+	}
+	return out
+}
+
 // Origins answers which objects gave the keys of one node, and which give them now.
 type Origins struct {
 	Outcome *rules.Outcome
 	// Worker are the features that the node's own worker has published; nil: there are none.
 	Worker *facts.Facts
 	Active *Active
-	// Past is the record at the start of this process.
+	// Past is the record at the start of this process; nil: it cannot be read, and any object may have given a key.
 	Past *record.Record
 	// Inactive returns the state of an object that is not active.
 	Inactive func(record.Giver) record.State
@@ -120,6 +135,12 @@ func (o *Origins) Reason(s plan.Step, all bool) Reason {
 	}
 	k.Devices = s.Takes() && o.readsDevices(s, k)
 	return k
+}
+
+// Removal returns the cause for which a key is removed from the Node that no rule gives.
+func (o *Origins) Removal(kind keys.Kind, key string) record.Cause {
+	s := plan.Step{Kind: kind, Key: key, Op: plan.Remove}
+	return o.why(s, Reason{Givers: o.givers(s), Overruled: o.overruled(s)})
 }
 
 // givers returns the objects that could have given a key that the Node has.
@@ -164,7 +185,7 @@ func (o *Origins) namedElsewhere(s plan.Step, givers []record.Giver) bool {
 // source that has not been read.
 func (o *Origins) undecided(s plan.Step, givers []record.Giver) bool {
 	gave := func(id string) bool {
-		return slices.ContainsFunc(givers, func(g record.Giver) bool { return g.ID == id })
+		return o.Past == nil && s.Op == plan.Remove || slices.ContainsFunc(givers, func(g record.Giver) bool { return g.ID == id })
 	}
 	if o.Outcome.Undecided(s.Kind, s.Key, func(set *rules.RuleSet) bool { return gave(set.ID()) }) {
 		return true
@@ -209,6 +230,9 @@ func (o *Origins) changed(id string) bool {
 	if o.Memory.Given != nil {
 		before, ok := o.Memory.Given.Edition.Giver(id)
 		return !ok || before.Print != now.Print
+	}
+	if o.Past == nil {
+		return false
 	}
 	before := o.Past.Objects[id]
 	if before == nil {

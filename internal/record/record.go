@@ -70,8 +70,11 @@ type Entry struct {
 	Keys map[Key]bool
 }
 
-// Givers returns the objects that could have given a key, sorted by ID.
+// Givers returns the objects that could have given a key, sorted by ID. A nil Record belongs to a program that could not read it.
 func (r *Record) Givers(key Key) (out []Giver) {
+	if r == nil {
+		return nil
+	}
 	for id, e := range r.Objects {
 		if e.Keys[key] {
 			out = append(out, Giver{ID: id, Name: e.Name, Print: e.Rolled})
@@ -79,6 +82,14 @@ func (r *Record) Givers(key Key) (out []Giver) {
 	}
 	slices.SortFunc(out, func(a, b Giver) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// Rolled returns the fingerprint of an object that has reached all nodes; empty: there is none, or the object is not recorded.
+func (r *Record) Rolled(id string) string {
+	if r == nil || r.Objects[id] == nil {
+		return ""
+	}
+	return r.Objects[id].Rolled
 }
 
 // Covers reports whether the record already contains that an object could have given a key.

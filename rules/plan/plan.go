@@ -103,7 +103,7 @@ func (s Step) Recorded() bool { return s.ownedBefore }
 type Plan struct {
 	// Steps are sorted by kind and key.
 	Steps []Step
-	// Left are desired keys that keep the value of another client, sorted.
+	// Left are desired keys that keep the value of another client, sorted. Their Op is empty if it is the desired value.
 	Left []Step
 
 	state  State
@@ -163,8 +163,25 @@ func (p *Plan) Without(drop func(Step) bool) *Plan {
 
 // Has reports whether the plan has a step for the key of another step.
 func (p *Plan) Has(s Step) bool {
-	_, found := slices.BinarySearchFunc(p.Steps, s, compareSteps)
+	_, found := find(p.Steps, s.Kind, s.Key)
 	return found
+}
+
+// Step returns the step for a key.
+func (p *Plan) Step(kind keys.Kind, key string) (s Step, found bool) { return find(p.Steps, kind, key) }
+
+// Leaves returns the step for a desired key that keeps the value of another client.
+func (p *Plan) Leaves(kind keys.Kind, key string) (s Step, found bool) {
+	return find(p.Left, kind, key)
+}
+
+// find returns the step for a key in a sorted list.
+func find(list []Step, kind keys.Kind, key string) (s Step, found bool) {
+	i, found := slices.BinarySearchFunc(list, Step{Kind: kind, Key: key}, compareSteps)
+	if found {
+		s = list[i]
+	}
+	return s, found
 }
 
 // with returns a copy of the plan that has other steps.
@@ -266,6 +283,9 @@ func (p *Plan) compare(kind keys.Kind, annotation string, have, want map[string]
 		s := Step{Kind: kind, Key: key, Old: old, New: value, Foreign: present && !ours, ownedBefore: ours}
 		switch {
 		case s.Foreign && p.policy.KeepForeign:
+			if !equal(old, value) {
+				s.Op = Change
+			}
 			p.Left = append(p.Left, s)
 			continue
 		case !present:

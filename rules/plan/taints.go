@@ -37,6 +37,9 @@ func (p *Plan) compareTaints(want []corev1.Taint) {
 		s.Foreign = present && !ours
 		switch {
 		case s.Foreign && p.policy.KeepForeign:
+			if old.Value != t.Value {
+				s.Op = Change
+			}
 			p.Left = append(p.Left, s)
 			continue
 		case !present:

@@ -61,7 +61,7 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 	if d.Unknown.Features != "" {
 		o = rules.Link(d.Known.Rules).Eval(n.Input)
 	}
-	c := comparison{node: n.Object, keeps: d.Known.Withholding, linked: true, orphan: !n.OfWorker, program: d.Program}
+	c := comparison{node: n.Object, settings: d.Desired, linked: true, orphan: !n.OfWorker, program: d.Program}
 	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
 	defer cancel()
 	if d.Report != nil && n.Object != nil {

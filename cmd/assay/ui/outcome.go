@@ -10,7 +10,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/tracing"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
@@ -42,9 +42,9 @@ type output struct {
 
 // comparison holds what an outcome is compared with.
 type comparison struct {
-	node   *corev1.Node // nil if the Node is unknown
-	keeps  rules.Withholding
-	linked bool // whether rules have pages
+	node     *corev1.Node // nil if the Node is unknown
+	settings desired.Settings
+	linked   bool // whether rules have pages
 	// report is what the controller reports about the Node; nil: unknown. orphan is set if its worker has no NodeFeature.
 	report *held.Report
 	orphan bool
@@ -64,10 +64,11 @@ func newOutcome(o *rules.Outcome, c comparison) outcome {
 	if o.Failed != nil {
 		out.Failed = fmt.Sprintf("Rule %s prevents all changes to this node: %s", o.Failed.Ref, o.Failed.Message)
 	} else {
+		compared := c.settings.Compare(c.node, desired.Of(o))
 		for g := range o.Given() {
 			origin, _ := o.Origin(g.Kind, g.Key)
 			row := output{kind: g.Kind, key: g.Key, value: g.Value, from: origin.Ref}
-			row.state, row.rank = c.state(g)
+			row.state, row.rank = c.state(compared, g)
 			if row.rank == rankLacking {
 				out.Lacking++
 			}
@@ -114,17 +115,17 @@ const (
 var holdWords = map[string]string{hold.Removal: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected", hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "held", hold.Devices: "held"}
 
 // state returns whether the Node has an output, and the reason if it has not.
-func (c *comparison) state(g rules.Given) (cell, int) {
-	if why := c.keeps.Withholds(g.Kind); why != "" {
+func (c *comparison) state(compared *desired.Comparison, g rules.Given) (cell, int) {
+	state, has, why := compared.Given(g.Kind, g.Key)
+	switch state {
+	case desired.Withheld:
 		return cell{Text: "withheld", Class: "warn", Note: why}, rankWithheld
-	}
-	if c.node == nil {
+	case desired.Unknown:
 		return cell{Text: "given"}, rankWritten
-	}
-	why := written.Differs(c.node, c.keeps, g.Kind, g.Key, g.Value)
-	if why == "" {
+	case desired.Written:
 		return cell{Text: "written", Class: "good"}, rankWritten
 	}
+	why = state.Describe(has)
 	out := cell{Text: "not written", Class: "bad", Note: why}
 	if c.report == nil {
 		return out, rankLacking

@@ -120,7 +120,7 @@ func (p *playgroundPage) evaluate(d *data, n *Node, file *manifest.File, checker
 		p.Say = "Not evaluated: choose a node."
 	default:
 		program := rules.Link(d.Known.Rules, sets...)
-		p.Outcome = newOutcome(program.Eval(n.Input), comparison{keeps: d.Known.Withholding})
+		p.Outcome = newOutcome(program.Eval(n.Input), comparison{settings: d.Desired})
 		p.Outcome.Outputs.Fixed = true
 		p.Traces = newTraces(program.Trace(n.Input), d.Known.Rules.Mask)
 		p.Evaluated = true

@@ -204,7 +204,7 @@ func TestNodeListSaysWhatIsWrong(t *testing.T) {
 	page := serve(t, states(t), nil).get(t, "fleet?by=nodes", http.StatusOK)
 	want(t, page, "KubeletNotReady: container runtime is down", "CrashLoopBackOff", "NoFeatures: no features of this boot", "label example.com/intel: the Node does not have it")
 	data := states(t)
-	data.Known.Withholding.Taints = true
+	data.Desired.Withholding.Taints = true
 	page = serve(t, data, nil).get(t, "fleet?by=nodes&filter=withheld", http.StatusOK)
 	want(t, page, "3 of 4 nodes", "taint example.com/intel:NoSchedule: taints are disabled")
 }

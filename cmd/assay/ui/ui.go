@@ -13,7 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/input"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
@@ -28,6 +28,8 @@ type Snapshot struct {
 	At time.Time
 	// Known holds the settings of the controller, and other input for reviews of rules.
 	Known review.Known
+	// Desired are the settings that decide what is desired of Nodes.
+	Desired desired.Settings
 	// Nodes are sorted by name.
 	Nodes []Node
 	// Rules are in evaluation order. Program contains the compiled rules.
@@ -201,7 +203,7 @@ func (d *data) node(name string) *Node {
 func (d *data) verdict(i int) *verdict {
 	v := d.verdicts[i].Load()
 	if v == nil {
-		v = verdictOf(d.Program.Eval(d.Nodes[i].Input), d.Nodes[i].Object, d.Known.Withholding)
+		v = verdictOf(d.Program.Eval(d.Nodes[i].Input), d.Nodes[i].Object, &d.Desired)
 		d.verdicts[i].Store(v)
 	}
 	return v
@@ -215,7 +217,7 @@ func (d *data) evaluate() {
 	input.Each(len(d.Nodes), func(i int) { d.verdict(i) })
 }
 
-func verdictOf(o *rules.Outcome, node *corev1.Node, keeps rules.Withholding) *verdict {
+func verdictOf(o *rules.Outcome, node *corev1.Node, settings *desired.Settings) *verdict {
 	list := o.Rules()
 	v := &verdict{matched: make([]uint64, (len(list)+63)/64)}
 	for i, r := range list {
@@ -241,15 +243,19 @@ func verdictOf(o *rules.Outcome, node *corev1.Node, keeps rules.Withholding) *ve
 	for _, c := range o.Conflicts() {
 		v.conflicts.add(c.Lost.Object, string(c.Kind)+" "+c.Key+": "+c.Kept.String()+" sets another value than "+c.Lost.String()+" and wins")
 	}
+	compared := settings.Compare(node, desired.Of(o))
 	for g := range o.Given() {
 		object := ""
 		if origin, ok := o.Origin(g.Kind, g.Key); ok {
 			object = origin.Object
 		}
-		if why := keeps.Withholds(g.Kind); why != "" {
-			v.withheld.add(object, string(g.Kind)+" "+g.Key+": "+why)
-		} else if why := written.Differs(node, keeps, g.Kind, g.Key, g.Value); why != "" {
-			v.missing.add(object, string(g.Kind)+" "+g.Key+": "+why)
+		state, has, why := compared.Given(g.Kind, g.Key)
+		text := string(g.Kind) + " " + g.Key + ": "
+		switch state {
+		case desired.Withheld:
+			v.withheld.add(object, text+why)
+		case desired.Missing, desired.Different:
+			v.missing.add(object, text+state.Describe(has))
 		}
 	}
 	return v

@@ -18,8 +18,10 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // intel is a rule that matches half of the nodes.
@@ -73,7 +75,8 @@ func snapshot(t testing.TB, nodes ...ui.Node) *ui.Snapshot {
 		nodes = []ui.Node{node(in, "a", "Intel", nil), node(in, "b", "AMD", nil), node(in, "c", "Intel", nil)}
 	}
 	return &ui.Snapshot{
-		Where: "test", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Nodes: nodes, Program: rules.Link(rules.Options{}, set),
+		Desired: desired.Settings{Policy: plan.Policy{Taints: true}},
+		Where:   "test", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Nodes: nodes, Program: rules.Link(rules.Options{}, set),
 		Rules: []ui.Rule{{Object: &object, Text: intel}},
 	}
 }
@@ -164,7 +167,7 @@ func TestNodeShowsWhatOthersSetAndWhatIsNotWritten(t *testing.T) {
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "rack-labeler", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:rack":{}}}}`)}},
 	}}
 	data := snapshot(t, n)
-	data.Known.Withholding.Taints = true
+	data.Desired.Withholding.Taints = true
 	page := serve(t, data, nil).get(t, "node?name=a", http.StatusOK)
 	want(t, page, "the Node has false instead", "taints are disabled; set enableTaints", "rack-labeler", "2 outputs of rules are not on the Node")
 }

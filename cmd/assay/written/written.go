@@ -1,4 +1,4 @@
-// Package written compares the outputs of rules for a node with its Node object.
+// Package written returns what a Node has of the kinds that rules can set, and which clients own it.
 package written
 
 import (
@@ -9,30 +9,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
-
-// Differs returns how a Node differs from an output of rules, or "" if it has it. It does not check a nil Node.
-func Differs(node *corev1.Node, withholding rules.Withholding, kind keys.Kind, key, value string) string {
-	if why := withholding.Withholds(kind); why != "" {
-		return "not written on nodes: " + why
-	}
-	if node == nil {
-		return ""
-	}
-	switch has, ok := Value(node, kind, key); {
-	case !ok:
-		return "the Node does not have it"
-	case !Equal(kind, has, value):
-		return "the Node has " + has + " instead"
-	}
-	return ""
-}
 
 // Value returns the value of a key on a Node, in the form of outputs of rules. A nil Node has no keys.
 func Value(node *corev1.Node, kind keys.Kind, key string) (value string, ok bool) {
@@ -41,18 +22,6 @@ func Value(node *corev1.Node, kind keys.Kind, key string) (value string, ok bool
 	}
 	value, ok = valuesOf(node, kind)[key]
 	return value, ok
-}
-
-// Equal reports whether two values of a kind are equal.
-func Equal(kind keys.Kind, a, b string) bool {
-	return a == b || kind == keys.Resource && sameAmount(a, b)
-}
-
-// sameAmount compares quantities: the API server stores 1000 as 1k.
-func sameAmount(a, b string) bool {
-	x, err := resource.ParseQuantity(a)
-	y, err2 := resource.ParseQuantity(b)
-	return err == nil && err2 == nil && x.Cmp(y) == 0
 }
 
 // valuesOf returns what a Node has of a kind, in the form of outputs of rules.

@@ -155,7 +155,7 @@ func overBudget(p *Pass, in *plan.Plan) Hold {
 	var names []string
 	unknown := false
 	for _, s := range in.Steps {
-		if s.Op != plan.Remove && !p.leavesBaseline(s) || s.Mark || p.Settings.Withholds(s.Kind) {
+		if s.Op != plan.Remove && !p.leavesBaseline(s) || s.Mark || p.Settings.Excludes(s.Kind) {
 			continue
 		}
 		if cause := p.why(s); cause != record.Rules {

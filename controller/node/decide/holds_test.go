@@ -31,14 +31,14 @@ func TestTheSoonerOfTwoWaits(t *testing.T) {
 func TestADisabledOutputNeedsNoEvidence(t *testing.T) {
 	steps := []plan.Step{{Kind: keys.Label}, {Kind: keys.Annotation}, {Kind: keys.Resource}, {Kind: keys.Taint}, {Kind: keys.Condition}}
 	for i, settings := range []Settings{
-		{Settings: desired.Settings{Disable: desired.Disable{Labels: true}, Policy: plan.Policy{Taints: true}}},
-		{Settings: desired.Settings{Disable: desired.Disable{Annotations: true}, Policy: plan.Policy{Taints: true}}},
-		{Settings: desired.Settings{Disable: desired.Disable{ExtendedResources: true}, Policy: plan.Policy{Taints: true}}},
+		{Settings: desired.Settings{Withholding: rules.Withholding{Labels: true}, Policy: plan.Policy{Taints: true}}},
+		{Settings: desired.Settings{Withholding: rules.Withholding{Annotations: true}, Policy: plan.Policy{Taints: true}}},
+		{Settings: desired.Settings{Withholding: rules.Withholding{ExtendedResources: true}, Policy: plan.Policy{Taints: true}}},
 		{},
 		{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}}, // nothing is disabled
 	} {
 		for j, s := range steps {
-			if want := i == j && i < 4; settings.Withholds(s.Kind) != want {
+			if want := i == j && i < 4; settings.Excludes(s.Kind) != want {
 				t.Errorf("setting %d: outputs of kind %s are disabled: %t, want %t", i, s.Kind, !want, want)
 			}
 		}
@@ -144,7 +144,7 @@ func TestUnknownFeaturesKeepWhatTheNodeHadAtFirst(t *testing.T) {
 		t.Errorf("the plan changes %v, want the removal of what this process added", got)
 	}
 	set := compiled(t, "other", nfdv1alpha1.Rule{Labels: M{"v.io/a": "1"}})
-	p.Settings.Disable.Labels, p.Memory.Kept = true, nil
+	p.Settings.Withholding.Labels, p.Memory.Kept = true, nil
 	o.Active.Sets = map[string]*rules.RuleSet{"other": set}
 	if got := stepKeys(unpublished(p.know(in), in).Plan); !slices.Equal(got, []string{"v.io/a"}) {
 		t.Errorf("the plan changes %v, want the removal of what is disabled", got)

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/record"
+	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -34,14 +35,14 @@ type row struct {
 
 // rowSettings are Settings without the protected keys, which are the default.
 type rowSettings struct {
-	Record              plan.Record     `json:",omitzero"`
-	KeepForeign, Taints bool            `json:",omitzero"`
-	FailTaint           *corev1.Taint   `json:",omitzero"`
-	LossTaint           *corev1.Taint   `json:",omitzero"`
-	Disable             desired.Disable `json:",omitzero"`
-	Startup             Startup         `json:",omitzero"`
-	DryRun, Ready       bool            `json:",omitzero"`
-	Requests, Nudge     bool            `json:",omitzero"`
+	Record              plan.Record       `json:",omitzero"`
+	KeepForeign, Taints bool              `json:",omitzero"`
+	FailTaint           *corev1.Taint     `json:",omitzero"`
+	LossTaint           *corev1.Taint     `json:",omitzero"`
+	Withholding         rules.Withholding `json:",omitzero"`
+	Startup             Startup           `json:",omitzero"`
+	DryRun, Ready       bool              `json:",omitzero"`
+	Requests, Nudge     bool              `json:",omitzero"`
 }
 
 // rowNode is the part of a Node that decisions read.
@@ -79,7 +80,7 @@ func (r *row) pass() Pass {
 		Settings: &Settings{
 			Settings: desired.Settings{
 				Policy:    plan.Policy{Record: s.Record, KeepForeign: s.KeepForeign, Taints: s.Taints},
-				FailTaint: s.FailTaint, LossTaint: s.LossTaint, Disable: s.Disable,
+				FailTaint: s.FailTaint, LossTaint: s.LossTaint, Withholding: s.Withholding,
 			},
 			Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
 			Requests: s.Requests, Nudge: s.Nudge,

@@ -41,7 +41,7 @@ func (s Startup) on(node *corev1.Node) bool {
 }
 
 // takes reports whether a step takes a key from a node for another reason than that the configuration disables it.
-func (s *Settings) takes(step plan.Step) bool { return step.Takes() && !s.Withholds(step.Kind) }
+func (s *Settings) takes(step plan.Step) bool { return step.Takes() && !s.Excludes(step.Kind) }
 
 // taintsLoss reports whether a step changes the taint of lost features.
 func (s *Settings) taintsLoss(step plan.Step) bool {
