@@ -240,7 +240,10 @@ func applyLibrary(cmd *cobra.Command, flags *cluster.Flags, entries []*library.E
 	var ids []string
 	var failed error
 	for i, e := range entries {
-		if err := <-applied[i]; err != nil {
+		switch err := <-applied[i]; {
+		case cluster.IsAbsentKind(err):
+			return err // as for all others
+		case err != nil:
 			failed = errors.Join(failed, err)
 			continue
 		}

@@ -77,7 +77,7 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 		return err
 	}
 	request, err := c.Request(cmd.Context(), namespace, name)
-	if cluster.IsNotFound(err) {
+	if cluster.IsNotFound(err) && !cluster.IsAbsentKind(err) {
 		return notFound(assayv1alpha1.GroupVersion.WithResource("nodefeaturerequests").GroupResource(), name, elsewhere(namespace))
 	}
 	if err != nil {

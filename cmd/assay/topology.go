@@ -102,7 +102,10 @@ func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 
 // noTopology explains an absent object or kind.
 func noTopology(err error) error {
-	if cluster.IsNotFound(err) {
+	switch {
+	case cluster.IsAbsentKind(err):
+		return foundError{err}
+	case cluster.IsNotFound(err):
 		return foundError{fmt.Errorf("no NodeResourceTopology is published (%w); set topology.enabled of the chart", err)}
 	}
 	return err

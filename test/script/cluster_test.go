@@ -59,6 +59,13 @@ func TestClusterStories(t *testing.T) {
 			}},
 		}}},
 	})
+	// Another client owns the rules of an object that has the name of one of the library.
+	const hailo = `{"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeatureRule", "metadata": {"name": "hailo"}, "spec": {"rules": [
+		{"name": "a", "labels": {"example.com/a": "true"}, "matchFeatures": [{"feature": "local.feature", "matchExpressions": {"a": {"op": "Exists"}}}]}]}}`
+	rule := &nfdv1alpha1.NodeFeatureRule{ObjectMeta: metav1.ObjectMeta{Name: "hailo"}}
+	if err := client.Patch(t.Context(), rule, ctrlclient.RawPatch(types.ApplyPatchType, []byte(hailo)), ctrlclient.FieldOwner("team")); err != nil {
+		t.Fatal(err)
+	}
 	testkit.Create(t, client, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "rules", Namespace: namespace},
 		StringData: map[string]string{"r": `[{name: third, labels: {example.com/hidden: "true"}, conditions: [{op: eq, args: {values: ["{node}", n3]}}]}]`},

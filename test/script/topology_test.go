@@ -55,7 +55,7 @@ func TestTopology(t *testing.T) {
 		}
 		return string(out)
 	}
-	if got := run(1); !strings.Contains(got, "no NodeResourceTopology is published") || !strings.Contains(got, "topology.enabled") {
+	if got := run(1); !strings.Contains(got, "does not have the kind noderesourcetopologies.topology.node.k8s.io: set topology.enabled") {
 		t.Errorf("without the kind: %s", got)
 	}
 	definition := &unstructured.Unstructured{}

@@ -72,7 +72,7 @@ func (c *Client) ApplyRule(ctx context.Context, name string, text []byte, option
 	}
 	err = refused(code, body)
 	if IsNotFound(err) {
-		return fmt.Errorf("the cluster does not have the kind NodeFeatureRule; install Assay first: %w", err)
+		return absent(nfdPath("nodefeaturerules"))
 	}
 	return fmt.Errorf("nodefeaturerule %s: %w", name, err)
 }

@@ -49,9 +49,9 @@ func (c *Client) Template(ctx context.Context, name string) (*assayv1alpha1.Node
 	return out, err
 }
 
-// Baselines returns all NodeBaselines. It returns none if the CRD does not exist.
+// Baselines returns all NodeBaselines.
 func (c *Client) Baselines(ctx context.Context) ([]assayv1alpha1.NodeBaseline, error) {
-	return listIfAny[assayv1alpha1.NodeBaseline](ctx, c, assayPath(assayv1alpha1.NodeBaselineResource.Resource))
+	return list[assayv1alpha1.NodeBaseline](ctx, c, assayPath(assayv1alpha1.NodeBaselineResource.Resource), nil)
 }
 
 // Version returns the version of the API server, such as v1.36.3.

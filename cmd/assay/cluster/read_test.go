@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -76,5 +77,33 @@ func TestAListWhoseStateIsGoneIsReadAgain(t *testing.T) {
 	lists = 2
 	if _, err := c.Nodes(t.Context(), ""); err == nil || lists != 2+maxLists {
 		t.Errorf("%d lists, error %v, want an error after %d", lists-2, err, maxLists)
+	}
+}
+
+// TestAnAbsentKindIsNamed: assay baseline report said that there are no NodeBaselines in a cluster without the kind, and assay topology that one
+// should install Assay.
+func TestAnAbsentKindIsNamed(t *testing.T) {
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/nodebaselines") || strings.Contains(r.URL.Path, "/noderesourcetopologies") {
+			http.NotFound(w, r) // as the API server does
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"kind": "Status", "reason": "NotFound", "details": {"name": "a", "kind": "nodefeaturerequests"}}`)
+	})
+	_, baselines := c.Baselines(t.Context())
+	_, topologies := c.Topologies(t.Context())
+	_, topology := c.Topology(t.Context(), "n1")
+	for want, err := range map[string]error{
+		"does not have the kind nodebaselines.assay.dev: install Assay first":                                  baselines,
+		"does not have the kind noderesourcetopologies.topology.node.k8s.io: set topology.enabled":             topologies,
+		"the cluster does not have the kind noderesourcetopologies.topology.node.k8s.io: set topology.enabled": topology,
+	} {
+		if !IsNotFound(err) || !IsAbsentKind(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if _, err := c.Request(t.Context(), "default", "a"); !IsNotFound(err) || IsAbsentKind(err) {
+		t.Errorf("an object that does not exist: %v", err)
 	}
 }

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 )
 
 const (
@@ -39,6 +43,41 @@ var errExpired = errors.New("the API server no longer has the state of the first
 // IsNotFound reports whether an error means that an object does not exist.
 func IsNotFound(err error) bool { return errors.Is(err, errNotFound) }
 
+// absentKind is the error for a kind that the cluster does not serve. IsNotFound is true for it.
+type absentKind string
+
+func (a absentKind) Error() string { return string(a) }
+
+// Is implements the interface of errors.Is.
+func (a absentKind) Is(target error) bool { return target == errNotFound }
+
+// IsAbsentKind reports whether an error means that the cluster does not serve a kind.
+func IsAbsentKind(err error) bool {
+	var a absentKind
+	return errors.As(err, &a)
+}
+
+// errAbsentKind is an absentKind before its path is known.
+const errAbsentKind = absentKind("the cluster does not have the kind")
+
+// absent returns the error for a path whose kind the cluster does not serve, with what installs the kind.
+func absent(path string) error {
+	parts := strings.Split(path, "/") // /apis/GROUP/VERSION/…/RESOURCE
+	resource, fix := kind(path), "it is not enabled, or needs another version of Kubernetes"
+	if len(parts) > 3 && parts[1] == "apis" {
+		resource += "." + parts[2]
+		switch parts[2] {
+		case nfdv1alpha1.GroupVersion.Group:
+			fix = "install Assay or NFD first"
+		case assayv1alpha1.GroupVersion.Group:
+			fix = "install Assay first, or its CustomResourceDefinitions"
+		case topologyv1alpha2.GroupVersion.Group:
+			fix = "set topology.enabled and topology.createCRD of the chart"
+		}
+	}
+	return absentKind(fmt.Sprintf("the cluster does not have the kind %s: %s", resource, fix))
+}
+
 // forbidden is the API server's message about a request that the user may not send.
 type forbidden string
 
@@ -54,6 +93,8 @@ func IsForbidden(err error) bool {
 func get[T any](ctx context.Context, c *Client, path, name string) (*T, error) {
 	out := new(T)
 	switch err := c.read(ctx, path+"/"+url.PathEscape(name), nil, out); {
+	case IsAbsentKind(err):
+		return nil, absent(path)
 	case IsNotFound(err):
 		return nil, fmt.Errorf("%s %q %w", kind(path), name, err)
 	case err != nil:
@@ -90,7 +131,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values) 
 				continue
 			}
 			if IsNotFound(err) {
-				err = fmt.Errorf("the cluster has no kind %s: install Assay or NFD first (%w)", kind(path), err)
+				err = absent(path)
 			}
 			return nil, err
 		}
@@ -197,6 +238,8 @@ func refused(code int, body []byte) error {
 	var status metav1.Status
 	_ = json.Unmarshal(body, &status)
 	switch {
+	case code == http.StatusNotFound && status.Details == nil: // not by a handler of objects
+		return errAbsentKind
 	case code == http.StatusNotFound:
 		return errNotFound
 	case code == http.StatusGone:

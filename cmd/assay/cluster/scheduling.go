@@ -100,13 +100,9 @@ func (c *Client) Policies(ctx context.Context) ([]assayv1alpha1.NodeFeatureSched
 	return listIfAny[assayv1alpha1.NodeFeatureSchedulingPolicy](ctx, c, assayPath("nodefeatureschedulingpolicies"))
 }
 
-// Shapes returns all NodeShapes. It returns none if the CRD does not exist.
+// Shapes returns all NodeShapes.
 func (c *Client) Shapes(ctx context.Context) ([]assayv1alpha1.NodeShape, error) {
-	out, err := list[assayv1alpha1.NodeShape](ctx, c, assayPath(assayv1alpha1.NodeShapeResource.Resource), nil)
-	if IsNotFound(err) {
-		return nil, nil
-	}
-	return out, err
+	return list[assayv1alpha1.NodeShape](ctx, c, assayPath(assayv1alpha1.NodeShapeResource.Resource), nil)
 }
 
 // NodePools returns the NodePools of Karpenter, decoded as T. It returns false if the cluster does not have the kind.
