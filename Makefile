@@ -200,8 +200,8 @@ test-descheduler: bin/cluster ## Test that the descheduler moves pods off a node
 	ASSAY_DESCHEDULER=$(CURDIR)/bin/descheduler bin/cluster run -- go test ./test/scheduling -run=TestTheDescheduler -count=1 -v
 
 .PHONY: doctor-table
-doctor-table: bin/cluster ## Break an installation in one way after the other, and print the first line of assay doctor for each
-	bin/cluster run -- go test ./test/script -run 'TestDoctor$$' -count=1 -v | grep 'doctor_test.go:'
+doctor-table: bin/cluster ## Break an installation in one way after the other, and print the first line of each command that reads a cluster
+	ASSAY_WHOLE_TABLE=1 bin/cluster run -- go test ./test/script -run 'Test(Doctor|Absences)$$' -count=1 -v | grep '_test.go:\|--- \|^ok\|^FAIL'
 
 .PHONY: test-numa-scheduler
 test-numa-scheduler: bin/cluster ## Test that the scheduler plug-in NodeResourceTopologyMatch reads what is published (the first time compiles it: minutes)
