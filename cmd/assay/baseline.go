@@ -416,9 +416,6 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 		if list, err = c.Baselines(cmd.Context()); err != nil {
 			return nil, nil, err
 		}
-		if _, err := c.Definition(cmd.Context(), definition.Baselines); len(list) == 0 && cluster.IsNotFound(err) {
-			return nil, nil, foundError{fmt.Errorf("the cluster has no kind nodebaselines: apply the definitions of this version (%w)", err)}
-		}
 	}
 	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: devices || readDevices(list)})
 	if err != nil {
