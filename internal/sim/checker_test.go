@@ -391,6 +391,7 @@ func (c *checker) settled() {
 		}
 	}
 	c.settledBaselines()
+	c.settledRules(nodes)
 }
 
 // The check expected the keys of one version of all rules. A node became ready when a deleted rule had been compiled, and one that was created

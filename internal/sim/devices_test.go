@@ -18,6 +18,8 @@ import (
 const (
 	slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
 	draDriver  = "gpu.example.com"
+	// devicesRule is the name of the rule that reads devices.
+	devicesRule = "devices"
 )
 
 // devicesKey is the label with the number of a node's devices.
@@ -25,7 +27,7 @@ const devicesKey = string(keys.Label) + " " + prefix + "gpus"
 
 // readDevices creates the rule that reads devices.
 func (w *world) readDevices() {
-	w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": "devices"}, "spec": object{"rules": []any{object{
+	w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": devicesRule}, "spec": object{"rules": []any{object{
 		"name": "gpus", "labelsTemplate": "gpus={{ len .dra.device }}",
 		"matchFeatures": []any{object{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}},
 	}}}})

@@ -154,7 +154,8 @@ func ordered(features []object) []object {
 	})
 }
 
-func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
+// outcome evaluates the rules on a node with the given NodeFeatures.
+func (r *reference) outcome(node string, ruleObjects, features []object) *rules.Outcome {
 	all := nfdv1alpha1.Features{
 		Flags: map[string]nfdv1alpha1.FlagFeatureSet{}, Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{}, Instances: map[string]nfdv1alpha1.InstanceFeatureSet{},
 	}
@@ -172,8 +173,11 @@ func (r *reference) evaluate(node string, ruleObjects, features []object) map[st
 		in.Publishers = append(in.Publishers, rules.Publisher{Name: pathIn(f), Facts: facts.New(&content, nil)})
 	}
 	in.Facts = facts.New(&all, nil)
-	o := r.program(ruleObjects).Eval(in)
-	out := map[string]string{}
+	return r.program(ruleObjects).Eval(in)
+}
+
+func (r *reference) evaluate(node string, ruleObjects, features []object) map[string]string {
+	o, out := r.outcome(node, ruleObjects, features), map[string]string{}
 	for k, v := range o.Labels() {
 		out[string(keys.Label)+" "+k] = v
 	}
