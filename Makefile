@@ -180,6 +180,12 @@ test-kueue: build ## Admit a job that requires features with real Kueue (the fir
 	@go build -C hack/kueue -ldflags='-s -w' -o $(CURDIR)/bin/kueue sigs.k8s.io/kueue/cmd/kueue
 	@go run ./test/kueue
 
+.PHONY: compare-nfd
+compare-nfd: build ## Compare labels, groups and features with real Node Feature Discovery (the first time compiles it: 3 to 6 minutes; SEED=7 NODES=200)
+	@echo "== Node Feature Discovery: compiling it, unless it is cached"
+	@go build -C hack/nfd -ldflags='-s -w' -o $(CURDIR)/bin/ sigs.k8s.io/node-feature-discovery/cmd/nfd-master sigs.k8s.io/node-feature-discovery/cmd/nfd-worker
+	@go run ./test/nfd $(if $(SEED),-seed $(SEED)) $(GIVEN_NODES)
+
 .PHONY: test-ui
 test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"
