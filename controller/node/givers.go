@@ -37,9 +37,10 @@ type givers struct {
 
 	mu     sync.Mutex
 	active *desired.Active // of the last program
-	// features is the UID of the definition of NodeFeatures; returning is until when they may be published again after it was another one.
-	features  types.UID
-	returning time.Time
+	// features is the UID of the definition of NodeFeatures; returning is until when they may be published again after it was another one, and
+	// settled the last UID for which that has passed, which the record keeps for the next process.
+	features, settled types.UID
+	returning         time.Time
 }
 
 // keep opens the record, in a cluster with as many Nodes as the function says.
@@ -54,9 +55,14 @@ func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) 
 		Definitions: func() map[string]string {
 			out := map[string]string{}
 			for name, d := range g.definitions.All() {
-				if d.UID != "" {
+				if d.UID != "" && name != definition.Features {
 					out[name] = string(d.UID)
 				}
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.settled != "" {
+				out[definition.Features] = string(g.settled)
 			}
 			return out
 		},

@@ -27,6 +27,9 @@ func (g *givers) undefined(now time.Time, grace time.Duration) decide.Undefined 
 			g.returning = now.Add(grace)
 		}
 	}
+	if !g.returning.After(now) {
+		g.settled = d.UID
+	}
 	return decide.Undefined{Returning: max(0, g.returning.Sub(now))}
 }
 

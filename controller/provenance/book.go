@@ -192,7 +192,12 @@ func (b *Book) finish(ctx context.Context) bool {
 		next.Put(id, &Entry{Name: g.Name, Rolled: g.Print, Keys: map[Key]bool{}})
 	}
 	var vanished []string
-	next.Definitions = b.fleet.Definitions()
+	next.Definitions = maps.Clone(b.record.Definitions) // one that is absent or unknown may be another one when it is there
+	if now := b.fleet.Definitions(); next.Definitions == nil {
+		next.Definitions = now
+	} else {
+		maps.Copy(next.Definitions, now)
+	}
 	for id, e := range b.record.Objects {
 		if _, ok := active[id]; ok {
 			continue
