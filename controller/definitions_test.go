@@ -76,7 +76,7 @@ func (w *world) install(crd *unstructured.Unstructured, drops bool) {
 }
 
 // TestADefinitionChangesNoNode follows the definition of NodeFeatureRules while another program replaces and deletes it. A rule that lost its
-// conditions gave its label to all nodes, and those of a deleted definition went from all of them.
+// conditions gave its label and taint to all nodes, and those of a deleted definition went from all of them.
 func TestADefinitionChangesNoNode(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{})
 	w := &world{T: t, WithWatch: testkit.Client(t, c.User), user: c.User}
@@ -88,14 +88,16 @@ func TestADefinitionChangesNoNode(t *testing.T) {
 	}
 	w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
-	const forOther = `{rules: [{name: x, labels: {example.com/other: "1"}, conditions: [{op: eq, args: {values: ["{node}", other]}}]}]}`
-	const forThis = `{rules: [{name: x, labels: {example.com/this: "1"}, conditions: [{op: eq, args: {values: ["{node}", n1]}}]}]}`
+	const forOther = `{rules: [{name: x, labels: {example.com/other: "1"}, taints: [{key: example.com/other, effect: NoSchedule}], conditions: [{op: eq, args: {values: ["{node}", other]}}]}]}`
+	const forThis = `{rules: [{name: x, labels: {example.com/this: "1"}, taints: [{key: example.com/this, effect: PreferNoSchedule}], conditions: [{op: eq, args: {values: ["{node}", n1]}}]}]}`
 	other, this := w.rule("other", forOther), w.rule("this", forThis)
 	w.rule("plain", `{rules: [{name: x, labels: {example.com/plain: "1"}}]}`)
-	m := w.start()
+	taints := func(c *controller.Config) { c.Policy.Taints = true }
+	m := w.start(taints)
 	kept := M{"example.com/this": "1", "example.com/plain": "1", "example.com/other": ""}
 	w.labels("n1", kept)
 	w.recorded("", this)
+	tainted := []corev1.Taint{{Key: "example.com/this", Effect: corev1.TaintEffectPreferNoSchedule}}
 	h := w.record("n1")
 
 	w.install(plainDefinition(t), true)
@@ -110,7 +112,7 @@ func TestADefinitionChangesNoNode(t *testing.T) {
 	w.applied("marker-1")
 	w.labels("n1", M{"example.com/marker-1": "1", "example.com/late": ""})
 	m.stop()
-	m = w.start()
+	m = w.start(taints)
 	w.applied("marker-2")
 	w.labels("n1", M{"example.com/marker-2": "1", "example.com/late": ""})
 
@@ -140,8 +142,9 @@ func TestADefinitionChangesNoNode(t *testing.T) {
 	w.condition(again, nfdv1alpha1.ConditionAccepted, metav1.ConditionTrue)
 	m.stop()
 	for _, n := range h.states(w) {
-		if !holds(n.Labels, kept) {
-			t.Errorf("a version of the Node had %v", n.Labels)
+		ofRules := slices.DeleteFunc(n.Spec.Taints, func(taint corev1.Taint) bool { return !strings.HasPrefix(taint.Key, "example.com/") })
+		if !holds(n.Labels, kept) || !slices.Equal(ofRules, tainted) {
+			t.Errorf("a version of the Node had %v and %v", n.Labels, ofRules)
 		}
 	}
 }
