@@ -125,10 +125,8 @@ const (
 )
 
 // ties are schedules with several traces whose cause is known. Seed 780: a node is to be evaluated at the moment at which the leader renews
-// its Lease. The simulator sees items of queues when a request arrives: this one, or, if the item comes after it, the next one. Seed 1110: at
-// the start of a process, the watch of Secrets fails; whether the definitions are read before it is open again depends on which goroutine is
-// first, that which waits for the caches or that which adds the one of Secrets.
-var ties = map[uint64]bool{780: true, 1110: true}
+// its Lease. The simulator sees items of queues when a request arrives: this one, or, if the item comes after it, the next one.
+var ties = map[uint64]bool{780: true}
 
 // agree reports whether so many equal traces of n runs are enough: all but one of few, or four fifths of many. The others can differ because
 // the operating system has interrupted the process: the Go runtime takes a goroutine for one that has run too long then, and lets others
