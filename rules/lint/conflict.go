@@ -67,7 +67,7 @@ func (l *linter) conflict(first map[string]writes, key string, w writes, path fu
 		l.warn(path(), warning.Suspicious, "is %q on each node for which rule %q has %q, because this rule matches there too and is later; move it before that rule",
 			w.value, earlier.Name, before.value)
 	case overlapping:
-		l.warn(path(), warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins", w.value, before.value, earlier.Name)
+		l.warn(path(), warning.Suspicious, "is %q, but %q in rule %q; if both rules match, this one wins%s", w.value, before.value, earlier.Name, example(earlier, later))
 	case alternatives:
 	}
 }
