@@ -1,6 +1,7 @@
 package baseline
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -107,6 +109,42 @@ func TestControllerAndCommandLineJudgeTheSame(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestANodeWhoseFeaturesAreHeldIsUnknown: what a deleted object said may not be so any more.
+func TestANodeWhoseFeaturesAreHeldIsUnknown(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	feature := &nodefeature.NodeFeature{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "n", Labels: map[string]string{nfdv1alpha1.NodeNameLabel: "n"}},
+		Spec: nodefeature.Spec{Features: nodefeature.Features{
+			Facts: facts.FromMap(map[string]facts.Feature{"cpu.cpuid": {Flags: facts.NewFlags("AVX")}}, nil),
+		}},
+	}
+	cache, clock := inputstest.New(node, feature), clocktesting.NewFakeClock(time.Now())
+	nodes := inputs.New(inputs.Options{Policy: gather.Policy{Namespace: namespace}, Grace: time.Minute, Clock: clock})
+	if err := nodes.Watch(t.Context(), cache); err != nil {
+		t.Fatal(err)
+	}
+	o := declared(1, "1")
+	o.Spec.Require[0].Conditions = nil
+	o.Spec.Require[0].MatchFeatures = nfdv1alpha1.FeatureMatcher{{
+		Feature: "cpu.cpuid", MatchExpressions: &nfdv1alpha1.MatchExpressionSet{"AVX": {Op: nfdv1alpha1.MatchExists}},
+	}}
+	b := review.Review(o, review.Known{}).Baseline
+	go func() { _ = nodes.Start(t.Context()) }()
+	if err := nodes.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{opt: Options{Nodes: nodes, Clock: clock}, fleet: &(&changes{}).nodes}
+	if got := b.Fleet(r.nodes(t.Context(), b)); len(got.Conforming) != 1 {
+		t.Fatalf("before: %+v", got)
+	}
+	cache.Remove(feature)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		return len(b.Fleet(r.nodes(ctx, b)).Unknown) == 1, nil
+	}); err != nil {
+		t.Errorf("while its features are held: %+v", b.Fleet(r.nodes(t.Context(), b)))
 	}
 }
 

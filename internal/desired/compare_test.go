@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
+	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
@@ -58,5 +60,28 @@ func TestAComparisonKnowsEachKind(t *testing.T) {
 	compared := (&desired.Settings{}).Compare(node, outputs("a/r", "2k"))
 	if got, has, _ := compared.Given(keys.Resource, "a/r"); got != desired.Different || has != "1k of 2k" {
 		t.Errorf("with another allocatable amount: %s, has %q", got, has)
+	}
+}
+
+// TestKeysWithoutARuleAreNoDifferences: the controller writes the taint of lost features and the labels of requests itself.
+func TestKeysWithoutARuleAreNoDifferences(t *testing.T) {
+	request := assayv1alpha1.RequestLabelNamespace + "/ml.amx"
+	loss := corev1.Taint{Key: "a/lost", Effect: corev1.TaintEffectNoExecute}
+	fail := corev1.Taint{Key: "a/failed", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	node := &corev1.Node{}
+	node.Labels = map[string]string{request: "true", "a/kept": "1"}
+	node.Annotations = map[string]string{
+		nfdv1alpha1.FeatureLabelsAnnotation: "a/kept," + request, nfdv1alpha1.TaintsAnnotation: "a/failed=true:NoSchedule,a/lost=ml.amx:NoExecute",
+	}
+	node.Spec.Taints = []corev1.Taint{fail, {Key: "a/lost", Value: "ml.amx", Effect: corev1.TaintEffectNoExecute}}
+	settings := desired.Settings{Policy: plan.Policy{Taints: true}, FailTaint: &fail, LossTaint: &loss}
+	compared := settings.Compare(node, desired.Outputs{})
+	if got := compared.Differences(); len(got) != 1 || got[0].Key != "a/kept" {
+		t.Errorf("differences: %v", got)
+	}
+	for key, want := range map[string]desired.State{request: desired.Own, "a/kept": desired.Kept, "a/other": desired.Foreign} {
+		if got, _ := compared.Found(keys.Label, key); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
 	}
 }

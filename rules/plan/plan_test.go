@@ -121,6 +121,12 @@ func TestCompute(t *testing.T) {
 			state:  plan.State{Labels: map[string]string{"v.io/a": "1"}, Annotations: map[string]string{labels: "v.io/a"}},
 			policy: plan.Policy{Record: plan.Record{Instance: "blue"}},
 		},
+		"ForgetsWhatAnotherClientRemoved": {
+			reason: "if that client sets it again, it is not ours to remove",
+			state:  plan.State{Labels: map[string]string{"v.io/b": "1"}, Annotations: map[string]string{labels: "v.io/a,v.io/b"}},
+			want:   plan.Desired{Labels: map[string]string{"v.io/b": "1"}},
+			patch:  `{"metadata":{"annotations":{"nfd.node.kubernetes.io/feature-labels":"v.io/b"}}}`,
+		},
 		"AdoptsATaint": {
 			reason:      "it is there already: the taints of the Node are not written",
 			state:       plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Value: "1", Effect: "NoSchedule"}}},

@@ -134,6 +134,20 @@ func TestAnotherObjectOfTheSameNameStartsAgain(t *testing.T) {
 	a.shows(nil)
 }
 
+// TestAnObjectThatWasReplacedStartsAgain: the watch did not show that the object of before was deleted.
+func TestAnObjectThatWasReplacedStartsAgain(t *testing.T) {
+	name := nameOf(t, kernel)
+	a := serve(t)
+	a.Put(set(t, name, kernel))
+	first, second := naming(t, "own", `{}`, name), naming(t, "own", `{}`, name)
+	first.UID, second.UID = "first", "second"
+	a.write(first)
+	a.shows(a.facts(kernel))
+	a.Remove(set(t, name, kernel))
+	a.write(second)
+	a.shows(nil)
+}
+
 func TestANodeThatSharesNoLongerShowsItsOwnFeatures(t *testing.T) {
 	name := nameOf(t, kernel)
 	a := serve(t, naming(t, "own", `{}`, name))

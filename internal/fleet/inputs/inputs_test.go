@@ -127,6 +127,9 @@ func TestAnObjectIsGoneOnlyIfTheServerSaysSo(t *testing.T) {
 			if own := tc.object == "own/n"; own != s.HeldUntil.Equal(clock.Now().Add(time.Minute)) || own != (len(s.Features.All()) == 2) {
 				t.Errorf("%d objects count, held until %s", len(s.Features.All()), s.HeldUntil)
 			}
+			if first := s.Features.All()[0].Publisher(); tc.object == "own/n" && first != "own/n" {
+				t.Errorf("%s is merged before the worker's object, which then wins", first)
+			}
 			clock.Step(time.Minute)
 			if s, err := nodes.Of(t.Context(), node("")); err != nil || s.Held() || len(s.Features.All()) != 1 {
 				t.Errorf("after the grace period: %d objects, held until %s, %v", len(s.Features.All()), s.HeldUntil, err)
