@@ -27,6 +27,17 @@ func Policies(t testing.TB, c client.Client, namespace string) {
 	}
 }
 
+// Account returns the ServiceAccount of a part, as it is in the policies of Policies.
+func Account(part string) string {
+	switch part {
+	case "worker":
+		return charts.DefaultWorker
+	case "controller":
+		return charts.DefaultManager
+	}
+	return "assay-" + part
+}
+
 // Rights lets all ServiceAccounts of a namespace do everything, and returns the binding.
 func Rights(t testing.TB, c client.Client, namespace string) client.Object {
 	t.Helper()

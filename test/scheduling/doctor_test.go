@@ -91,9 +91,9 @@ func (in *installation) chart(t *testing.T) {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": part}}
 	}
 	template := func(part string) corev1.PodTemplateSpec {
-		return corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: selector(part).MatchLabels}, Spec: newPod("", "", "").Spec,
-		}
+		of := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector(part).MatchLabels}, Spec: newPod("", "", "").Spec}
+		of.Spec.ServiceAccountName = testkit.Account(part)
+		return of
 	}
 	for part, pod := range map[string]string{"controller": host, "webhook": "assay-webhook-0"} {
 		d := &appsv1.Deployment{ObjectMeta: meta(part), Spec: appsv1.DeploymentSpec{Selector: selector(part), Template: template(part)}}

@@ -215,13 +215,13 @@ func TestDoctor(t *testing.T) {
 				d.unlabeled(t) // as a consequence, which is not reported
 				d.allow(t, func(r *rights.Right) bool { return r.Resource != "nodes/status" })
 			},
-			code: 1, want: "BAD  ServiceAccount assay-system/default may not patch nodes/status: labels are not updated",
+			code: 1, want: "BAD  ServiceAccount assay-system/assay-manager may not patch nodes/status: labels are not updated",
 		},
 		"The webhook may not write its configuration": {
 			damage: func(t *testing.T, d *doctored) {
 				d.allow(t, func(r *rights.Right) bool { return r.Group != "admissionregistration.k8s.io" })
 			},
-			code: 1, want: "BAD  ServiceAccount assay-system/default may not patch mutatingwebhookconfigurations.admissionregistration.k8s.io assay, " +
+			code: 1, want: "BAD  ServiceAccount assay-system/assay-webhook may not patch mutatingwebhookconfigurations.admissionregistration.k8s.io assay, " +
 				"patch validatingwebhookconfigurations.admissionregistration.k8s.io assay: the API server does not call it, or trusts an old certificate",
 		},
 		"An admission policy is missing": {
@@ -229,6 +229,19 @@ func TestDoctor(t *testing.T) {
 				d.delete(t, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "assay-node-writes"}})
 			},
 			code: 1, want: "WARN admission policies assay-node-writes do not exist: the controller's token can write any label, taint and condition of Nodes",
+		},
+		"Another namespace than that in the admission policies": {
+			damage: func(t *testing.T, d *doctored) {
+				p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "assay-node-bound-publishing"}}
+				d.get(t, p)
+				for i := range p.Spec.Variables {
+					p.Spec.Variables[i].Expression = strings.ReplaceAll(p.Spec.Variables[i].Expression, ":"+d.namespace+":", ":before-the-overlay:")
+				}
+				d.update(t, p)
+			},
+			code: 1, want: "BAD  admission policy assay-node-bound-publishing names system:serviceaccount:before-the-overlay:assay-manager, " +
+				"system:serviceaccount:before-the-overlay:assay-worker, and not system:serviceaccount:assay-system:assay-worker of the worker: " +
+				"the token of one worker can publish features of all Nodes",
 		},
 		"An admission policy is not bound": {
 			damage: func(t *testing.T, d *doctored) {
@@ -628,6 +641,7 @@ func (d *doctored) selector(part string) *metav1.LabelSelector {
 
 func (d *doctored) template(part string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.selector(part).MatchLabels}, Spec: corev1.PodSpec{
+		ServiceAccountName: testkit.Account(part),
 		Containers: []corev1.Container{{
 			Name: "c", Image: "none", Args: []string{part, "--cert-secret=" + d.release + "-webhook-cert"},
 			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},

@@ -9,12 +9,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// protects are the admission policies of a default installation, with what is possible without them.
-var protects = []struct{ name, without string }{
-	{"assay-holds", "a client that may create Events can forge what the controller reports about Nodes"},
-	{"assay-node-writes", "the controller's token can write any label, taint and condition of Nodes"},
-	{"assay-node-bound-publishing", "the token of one worker can publish features of all Nodes"},
-	{"assay-node-bound-sets", "the token of one worker can fill etcd with NodeFeatureSets"},
+// protects are the admission policies of a default installation, with the component whose token they restrict or exempt, and what is possible
+// without them.
+var protects = []struct{ name, component, without string }{
+	{"assay-holds", "controller", "a client that may create Events can forge what the controller reports about Nodes"},
+	{"assay-node-writes", "controller", "the controller's token can write any label, taint and condition of Nodes"},
+	{"assay-node-bound-publishing", "worker", "the token of one worker can publish features of all Nodes"},
+	{"assay-node-bound-sets", "worker", "the token of one worker can fill etcd with NodeFeatureSets"},
 }
 
 // admission checks that the admission policies exist and are bound with an action that rejects requests.
@@ -28,6 +29,7 @@ func (e *examination) admission(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.disarmed(policies)
 	var missing, unbound, lenient, risks []string
 	for _, p := range protects {
 		if !slices.ContainsFunc(policies, func(o admissionregistrationv1.ValidatingAdmissionPolicy) bool { return o.Name == p.name }) {
