@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -71,7 +72,19 @@ func portable(object map[string]any) {
 				}
 			}
 		}
+		if variables, ok := spec["variables"].([]any); ok {
+			spec["variables"] = read(variables, spec["validations"])
+		}
 	}
+}
+
+// read returns the variables that an expression of the others or of the validations reads.
+func read(variables []any, validations any) []any {
+	text := fmt.Sprint(variables, validations)
+	return slices.DeleteFunc(variables, func(v any) bool {
+		name, _ := v.(map[string]any)["name"].(string)
+		return !regexp.MustCompile(`variables\.` + name + `\b`).MatchString(text)
+	})
 }
 
 // separate makes the value of an argument that names an object an argument of its own, since kustomize replaces whole strings.
