@@ -35,8 +35,15 @@ func (s *Source) runHooks(ctx context.Context, out *elements) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return err
+	}
+	// Who can write the directory can exchange a file between its check and its execution.
+	if info, err := os.Stat(s.config.HooksDirectory); err != nil {
+		return err
+	} else if why := writable(info); why != "" {
+		out.problem(fmt.Errorf("%s: no hook runs: %s, and hooks run with the permissions of the worker", s.config.HooksDirectory, why))
+		return nil
 	}
 	ran := 0
 	for _, entry := range entries {

@@ -188,6 +188,23 @@ func hooks(t *testing.T, scripts map[string]string) string {
 	return dir
 }
 
+// TestNoHookRunsOfADirectoryThatOthersWrite: its files pass their checks, and are exchanged before they are executed.
+func TestNoHookRunsOfADirectoryThatOthersWrite(t *testing.T) {
+	dir := hooks(t, map[string]string{"a": "echo ran=1"})
+	for mode, labels := range map[os.FileMode]int{0o755: 1, 0o775: 0, 0o777: 0} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Config{Directory: "none", HooksEnabled: true, HooksDirectory: dir}).Discover(t.Context(), host.Real(host.Paths{Root: t.TempDir()}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if named := strings.Contains(fmt.Sprint(r.Problems), dir+": no hook runs: "); len(r.Labels) != labels || named != (labels == 0) {
+			t.Errorf("%o: labels %v, problems %v", mode, r.Labels, r.Problems)
+		}
+	}
+}
+
 func TestHooks(t *testing.T) {
 	dir := hooks(t, map[string]string{
 		"a-good":  "echo good=1; echo '# +no-label'; echo feature=1; echo said >&2",
