@@ -44,6 +44,7 @@ type world struct {
 	*testing.T
 	*cluster.Cluster
 	api     client.WithWatch
+	version string // of Helm
 	helm    string // the program
 	manager string // the program
 	home    string // of Helm
@@ -82,7 +83,7 @@ func newWorld(t *testing.T, version string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, Cluster: c, api: testkit.Client(t, c.User), helm: built[version], manager: built["manager"], home: t.TempDir()}
+	w := &world{T: t, Cluster: c, api: testkit.Client(t, c.User), version: version, helm: built[version], manager: built["manager"], home: t.TempDir()}
 	testkit.Create(t, w.api, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	w.clean(t) // the control plane has the definitions
 	go w.kubelet()
@@ -269,6 +270,16 @@ func (w *world) clean(t *testing.T) {
 	for _, name := range []string{release, "parent", "nfd"} {
 		_, _ = w.run("uninstall", name, "--ignore-not-found")
 	}
-	w.kubectl(t, "delete", "crd", "--all", "--wait")
+	if w.kubectl(t, "get", "crd", "nodefeaturerules.nfd.k8s-sigs.io", "--ignore-not-found", "-o", "name") != "" {
+		w.kubectl(t, "delete", "nodefeaturerules", "--all")
+	}
+	// Without objects, the API server need not look for them: it does so for one definition after the other, in ten seconds each.
+	w.kubectl(t, "delete", "crd", "--all", "--wait=false")
+	for name := range strings.FieldsSeq(w.kubectl(t, "get", "crd", "-o", "name")) {
+		if _, err := w.Kubectl(t.Context(), "patch", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`); err != nil && !strings.Contains(err.Error(), "NotFound") {
+			t.Fatal(err)
+		}
+	}
+	w.kubectl(t, "wait", "crd", "--all", "--for=delete")
 	w.kubectl(t, "delete", "job,secret,validatingwebhookconfiguration,mutatingwebhookconfiguration", "--all", "--namespace="+namespace, "--wait")
 }
