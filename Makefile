@@ -308,9 +308,9 @@ test-faults: build ## Disturb Assay on a real control plane: FAULTS=1000 NODES=2
 	bin/faults -faults $(FAULTS) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(if $(SCENARIOS),-scenarios $(SCENARIOS)) $(FAULTS_FLAGS)
 
 .PHONY: soak
-soak: build ## Measure memory, goroutines and descriptors of the programs over HOURS=8 or MINUTES=20 of changes to NODES=1000
+soak: build ## Measure memory, goroutines and descriptors of the programs over HOURS=8 or MINUTES=20 of changes to NODES=1000 (STEADY=1: restart nothing)
 	go build -o bin/faults ./test/faults
-	bin/faults -soak $(if $(HOURS),$(HOURS)h,$(or $(MINUTES),20)m) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(FAULTS_FLAGS)
+	bin/faults -soak $(if $(HOURS),$(HOURS)h,$(or $(MINUTES),20)m) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(if $(STEADY),-steady) $(FAULTS_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what the targets above left in the tree
