@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -60,5 +61,33 @@ func TestImages(t *testing.T) {
 	_, err := render(t, load(t), rendering{release: "assay", namespace: "x", kubernetes: "v1.37.2", values: set(t, `{worker: {image: {digest: abc}}}`)})
 	if err == nil || !strings.Contains(err.Error(), "/worker/image/digest") {
 		t.Errorf("got error %v, want one that says where", err)
+	}
+}
+
+// TestImagesOfAMirror renders every part with the registry of a mirror. docs/install.md lists the images.
+func TestImagesOfAMirror(t *testing.T) {
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, listed, _ := strings.Cut(string(page), "## Air-gapped clusters and mirrors")
+	listed, _, _ = strings.Cut(listed, "\n## ")
+	found := map[string]bool{}
+	values := `{global: {imageRegistry: mirror.example.com}, library: [coral], scheduler: {enabled: true}, topology: {enabled: true}}`
+	for _, object := range objects(t, mustRender(t, set(t, values))) {
+		_, spec := pod(t, object)
+		if spec == nil {
+			continue
+		}
+		for _, c := range append(spec.Containers, spec.InitContainers...) {
+			name, ok := strings.CutPrefix(c.Image, "mirror.example.com/")
+			name, _, _ = strings.Cut(name, ":")
+			if found[name] = true; !ok || !strings.Contains(listed, "/"+name+"` |") {
+				t.Errorf("%s of %s is not of the mirror, or not in the list of docs/install.md", c.Image, identity(object))
+			}
+		}
+	}
+	if rows := strings.Count(listed, "\n| `"); rows != len(found) {
+		t.Errorf("docs/install.md lists %d images, and the chart has %d: %v", rows, len(found), found)
 	}
 }
