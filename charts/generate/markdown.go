@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,18 +25,35 @@ const settingValues = "Set them with `helm install --set NAME=VALUE`, or in a fi
 	"`controller.config`, and the message says where and what is wanted. Unknown names below `master`, `gc` and `topologyUpdater` are listed in the\n" +
 	"release notes. The API server checks objects of Kubernetes such as `affinity`.\n"
 
+// common are the values that most installations set. They come first, and only there.
+var common = []string{
+	"image.repository", "image.tag", "imagePullSecrets", "worker.config", "worker.tolerations", "controller.config", "controller.enableTaints",
+	"library", "webhook.failurePolicy", "prometheus.enabled",
+}
+
 // sections writes a table for each section of the values.
 func (v *value) sections(b *bytes.Buffer, heading string) {
+	var first []*value
+	for _, child := range append(v.below, v.leaves()...) {
+		if slices.Contains(common, child.path) && !slices.Contains(first, child) {
+			first = append(first, child)
+		}
+	}
+	slices.SortFunc(first, func(a, b *value) int { return slices.Index(common, a.path) - slices.Index(common, b.path) })
+	section(b, heading+" Set most often", "", first)
+	rest := func(values []*value) []*value {
+		return slices.DeleteFunc(slices.Clone(values), func(v *value) bool { return slices.Contains(common, v.path) })
+	}
 	var general []*value
 	for _, child := range v.below {
 		if len(child.below) == 0 {
 			general = append(general, child)
 		}
 	}
-	section(b, heading+" General", "", general)
+	section(b, heading+" General", "", rest(general))
 	for _, child := range v.below {
 		if len(child.below) > 0 {
-			section(b, heading+" `"+child.name+"`", child.about, child.leaves())
+			section(b, heading+" `"+child.name+"`", child.about, rest(child.leaves()))
 		}
 	}
 }
@@ -70,14 +88,14 @@ func (v *value) leaves() []*value {
 	return out
 }
 
-// documented returns the keys of the configuration of the controller as values.
+// documented returns the keys of the configuration of the controller as values, without those that are values of the chart.
 func (v *value) documented() (out []*value) {
 	if !v.settings() {
 		return nil
 	}
 	for _, s := range settings.Documented() {
-		if strings.HasPrefix(s.Key, "--") {
-			continue // not in the file
+		if strings.HasPrefix(s.Key, "--") || slices.ContainsFunc(v.beside, func(o *value) bool { return o.hints["setting"] == s.Key }) || s.Key == ofChart {
+			continue // not in the file, or documented as that value
 		}
 		node := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s.Default}
 		if s.Default != "" {

@@ -58,6 +58,9 @@ func (v *value) property() (*property, error) {
 			return nil, fmt.Errorf("%s: %w", v.path, err)
 		}
 		schema["description"] = v.about
+		if known, ok := schema["properties"].(object); ok && v.settings() {
+			delete(known, ofChart)
+		}
 		return &property{other: schema}, nil
 	}
 	if _, ok := v.hints["resources"]; ok {

@@ -20,7 +20,12 @@ type value struct {
 	hints map[string]string
 	node  *yaml.Node
 	below []*value // of a mapping that lists its keys
+	// beside are the entries of the same mapping.
+	beside []*value
 }
+
+// ofChart is the setting that the chart sets itself: the directory in which it mounts the rules of the value controller.builtInRules.
+const ofChart = "builtInRules"
 
 // parse reads values.yaml.
 func parse(data []byte) (*value, error) {
@@ -58,6 +63,9 @@ func (v *value) descend() error {
 			}
 		}
 		v.below = append(v.below, child)
+	}
+	for _, child := range v.below {
+		child.beside = v.below
 	}
 	return nil
 }

@@ -33,6 +33,8 @@ func TestEveryValueIsDocumented(t *testing.T) {
 			switch {
 			case strings.HasPrefix(about, "Another name of"), strings.HasPrefix(about, "Accepted from Node Feature Discovery, without a meaning."),
 				child["deprecated"] == true:
+			case strings.Contains(string(page), "| `"+strings.Replace(full, "controller.config.", "controller.", 1)+"` |"):
+				count++ // a setting that is a value of the chart is documented there alone
 			case !strings.Contains(string(page), "| `"+full+"` |"):
 				t.Errorf("docs/values.md does not name %s: run make chart", full)
 			default:

@@ -138,7 +138,7 @@ func restartDriver(ctx context.Context, s *story) error {
 
 // loseDriver stops the driver for longer than the grace period, which is short.
 func loseDriver(ctx context.Context, s *story) error {
-	const grace = "controller.removalGracePeriod=5s"
+	const grace = "controller.config.removalGracePeriod=5s"
 	if _, err := s.show(ctx, append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values(grace)...)...); err != nil {
 		return err
 	}

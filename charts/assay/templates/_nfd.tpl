@@ -113,17 +113,13 @@ checksum/config: {{ include "assay.managerConfig" . | sha256sum }}
 {{- with $c.extraLabelNs }}{{ $args = append $args (printf "--extra-label-ns=%s" (join "," .)) }}{{ end -}}
 {{- with $c.denyLabelNs }}{{ $args = append $args (printf "--deny-label-ns=%s" (join "," .)) }}{{ end -}}
 {{- with $c.labelWhiteList }}{{ $args = append $args (printf "--label-whitelist=%s" .) }}{{ end -}}
-{{- with $c.defaultScope }}{{ $args = append $args (printf "--default-scope=%s" .) }}{{ end -}}
-{{- with $c.defaultNodeScope }}{{ $args = append $args (printf "--default-node-scope=%s" .) }}{{ end -}}
 {{- if $c.builtInRules }}{{ $args = append $args "--built-in-rules=/etc/assay/rules" }}{{ end -}}
-{{- with $c.removalGracePeriod }}{{ $args = append $args (printf "--removal-grace-period=%s" .) }}{{ end -}}
 {{- if $c.enableTaints }}{{ $args = append $args "--enable-taints" }}{{ end -}}
 {{- if and $c.instance (include "assay.startupTaint" .) }}{{ fail "controller.startupTaint needs the condition FeaturesReady, which a controller with a name (controller.instance) does not write" }}{{ end -}}
 {{- with $c.startupTaint }}{{ $args = append $args (printf "--startup-taint=%s" .) }}{{ end -}}
 {{- with $c.lossTaint }}{{ $args = append $args (printf "--loss-taint=%s" .) }}{{ end -}}
 {{- if and (include "assay.lossTaint" .) (not (include "assay.followsPods" .)) }}{{ fail "controller.lossTaint needs pods that require features; set scheduling.enabled" }}{{ end -}}
 {{- if and (include "assay.lossTaint" .) (not ((($c.config | default dict).noExecuteBudget | default dict).every)) }}{{ fail "controller.lossTaint needs a pace; set controller.config.noExecuteBudget.every, for example to 5m" }}{{ end -}}
-{{- if not $c.allowFail }}{{ $args = append $args "--allow-fail=false" }}{{ end -}}
 {{- if $c.nfdStrict }}{{ $args = append $args "--nfd-strict" }}{{ end -}}
 {{- range $name, $on := .Values.featureGates | default dict }}{{ $args = append $args (printf "--feature-gates=%s=%t" $name $on) }}{{ end -}}
 {{- toYaml $args -}}
