@@ -46,6 +46,8 @@ type Options struct {
 	// Core is for clusters without scheduler and controller manager: neither is compiled, which saves a third of the first start.
 	// They cannot be started later.
 	Core bool
+	// EtcdQuota is the maximum size of etcd's database in bytes; 0: large enough for all tests.
+	EtcdQuota int64
 	// RunDir is the directory for certificates, data and logs; it must be new or empty. By default it is a temporary directory that
 	// is removed at the end.
 	RunDir string

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -44,7 +45,7 @@ func (c *Cluster) etcd(client, peer port) (Program, error) {
 			"--watch-progress-notify-interval=5s", // as kubeadm: otherwise the API server skips bookmarks of what does not change
 			"--data-dir=" + filepath.Join(c.dir, etcdDataDir),
 			"--unsafe-no-fsync",
-			fmt.Sprintf("--quota-backend-bytes=%d", etcdQuota),
+			fmt.Sprintf("--quota-backend-bytes=%d", cmp.Or(c.options.EtcdQuota, etcdQuota)),
 			"--listen-client-urls=" + clientURL,
 			"--advertise-client-urls=" + clientURL,
 			"--listen-peer-urls=" + peerURL,

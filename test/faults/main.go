@@ -29,6 +29,7 @@ type options struct {
 	together  int           // maximum number of faults in a round
 	awayNodes int           // nodes of the scenario away
 	away      time.Duration // time without API servers in it
+	etcdQuota int64         // in bytes; 0: the default of the tests
 	steady    bool          // a soak without restarts, with a real worker
 	// webhookArgs are additional arguments of the webhook.
 	webhookArgs []string
@@ -133,7 +134,7 @@ func inLogs(dir string, do func(dir string) error) error {
 
 // onCluster runs a function on a new control plane with everything running.
 func onCluster(ctx context.Context, o options, dir string, do func(*world) error) error {
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: dir, Progress: o.out})
+	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: dir, Progress: o.out, EtcdQuota: o.etcdQuota})
 	if err != nil {
 		return err
 	}

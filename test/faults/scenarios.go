@@ -36,6 +36,7 @@ var scenarios = []scenario{
 	{"certificates", func(o *options) {
 		o.nodeCount, o.webhookArgs = fewNodes, []string{"--failure-policy=Fail", "--cert-life=" + certLife.String()}
 	}, (*world).rotations},
+	{"full", func(o *options) { o.nodeCount, o.etcdQuota = fewNodes, smallQuota }, (*world).fullEtcd},
 	{"away", func(o *options) { o.nodeCount = o.awayNodes }, (*world).withoutAPI},
 }
 
@@ -53,7 +54,7 @@ func choose(names string) (chosen []scenario, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("unknown scenario %q: use all, none, or some of takeover,servers,certificates,away", name)
+			return nil, fmt.Errorf("unknown scenario %q: use all, none, or some of takeover,servers,certificates,full,away", name)
 		}
 		chosen = append(chosen, scenarios[i])
 	}
