@@ -5,6 +5,7 @@ import (
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/cdi"
 	"github.com/assay-project/assay/discovery/cpu"
+	"github.com/assay-project/assay/discovery/crypto"
 	"github.com/assay-project/assay/discovery/gpu"
 	"github.com/assay-project/assay/discovery/kernel"
 	"github.com/assay-project/assay/discovery/memory"
@@ -40,6 +41,7 @@ func Sources(c Config) []discovery.Source {
 	return []discovery.Source{
 		cdi.New(),
 		cpu.New(c.CPU),
+		crypto.New(),
 		gpu.New(),
 		kernel.New(c.Kernel),
 		memory.New(),

@@ -49,6 +49,8 @@ type CPUIDConfig struct {
 	AttributeBlacklist []string `json:"attributeBlacklist,omitempty"`
 	// AttributeWhitelist lists the only capabilities that become labels; if it is not empty, the blacklist is ignored.
 	AttributeWhitelist []string `json:"attributeWhitelist,omitempty"`
+	// MachineAttributes adds machine_type and generation of IBM Z, under names that are proposed for Node Feature Discovery.
+	MachineAttributes bool `json:"machineAttributes,omitempty"`
 }
 
 // DefaultConfig returns the default configuration: no labels for capabilities that nearly all CPUs have, and for those with a
@@ -127,7 +129,26 @@ func (s *Source) cpuid(r *discovery.Result, facts host.CPUFacts, info Info) {
 		attributes["AVX10_VERSION"] = strconv.Itoa(facts.AVX10Version)
 		r.Labels["cpu-cpuid.AVX10_VERSION"] = attributes["AVX10_VERSION"]
 	}
+	if s.config.CPUID.MachineAttributes && facts.Arch == "s390x" {
+		if machine := modelOf(facts.Arch, info)["id"]; machine != "" {
+			attributes["machine_type"] = machine
+			if generation, ok := generations[machine]; ok {
+				attributes["generation"] = generation
+			}
+		}
+		for _, name := range []string{"machine_type", "generation"} {
+			if v, ok := attributes[name]; ok {
+				r.Labels["cpu-cpuid."+name] = v
+			}
+		}
+	}
 	r.Attributes(CPUIDFeature, attributes)
+}
+
+// generations are the generations of IBM Z by machine type, see arch/s390/kernel/processor.c.
+var generations = map[string]string{
+	"2097": "z10", "2098": "z10", "2817": "z196", "2818": "z196", "2827": "zEC12", "2828": "zEC12", "2964": "z13", "2965": "z13",
+	"3906": "z14", "3907": "z14", "8561": "z15", "8562": "z15", "3931": "z16", "3932": "z16", "9175": "z17", "9176": "z17",
 }
 
 // model identifies the processor, from /proc/cpuinfo where there is no CPUID. The identification becomes labels; the name, which

@@ -267,6 +267,30 @@ prot_virt_host: 1
 	}
 }
 
+// TestGenerationOfMainframes: the attributes are off by default, because their names are proposals.
+func TestGenerationOfMainframes(t *testing.T) {
+	for machine, want := range map[string]map[string]string{
+		"3931": {"machine_type": "3931", "generation": "z16"}, "9176": {"machine_type": "9176", "generation": "z17"}, "1234": {"machine_type": "1234"},
+	} {
+		archive := "-- host.json --\n{\"cpu\": {\"arch\": \"s390x\", \"hwcap\": 2147}}\n-- proc/cpuinfo --\nvendor_id       : IBM/S390\n" +
+			"processor 0: version = FF,  identification = 3933E8,  machine = " + machine + "\n"
+		config := cpu.DefaultConfig()
+		if got := discover(t, config, archive).Features.Attributes[cpu.CPUIDFeature].Elements; len(got) > 0 {
+			t.Errorf("%s: the attributes are %v without the setting, want none", machine, got)
+		}
+		config.CPUID.MachineAttributes = true
+		r := discover(t, config, archive)
+		if diff := cmp.Diff(want, r.Features.Attributes[cpu.CPUIDFeature].Elements); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", machine, diff)
+		}
+		for name, value := range want {
+			if got := r.Labels["cpu-cpuid."+name]; got != value {
+				t.Errorf("%s: label cpu-cpuid.%s is %q, want %q", machine, name, got, value)
+			}
+		}
+	}
+}
+
 func TestListsOfCapabilitiesLimitLabelsOnly(t *testing.T) {
 	const archive = `-- host.json --
 {"cpu": {"arch": "amd64", "vendor": "AMD", "flags": ["AVX2", "SSE2", "VAES"], "x64Level": 2, "avx10Version": 2}}

@@ -26,6 +26,10 @@ var cpuFeatures = []Feature{
 	{Name: "cpu.cpuid", Type: Flags | Attributes, Names: cpuFlags, Elements: []Element{
 		{Name: "AVX10_VERSION", Kind: Integer, Values: []string{"1", "2"},
 			Means: "the version of AVX10, an attribute"},
+		{Name: "machine_type", Kind: Text, Values: []string{"3931", "9175"},
+			Means: "machine type of IBM Z, an attribute, with `sources.cpu.cpuid.machineAttributes`"},
+		{Name: "generation", Kind: Text, Values: []string{"z16", "z17"},
+			Means: "generation of IBM Z, an attribute, with `sources.cpu.cpuid.machineAttributes`"},
 		{Name: "*", Kind: Flag,
 			Means: "a capability, such as `AVX512F`; `X86_64_V1` to `X86_64_V4` are micro-architecture levels; on " +
 				"RISC-V an extension, such as `C` or `ZBA`"},

@@ -75,8 +75,10 @@ func sourceOf(name string) discovery.Source {
 
 const featuresDir = "etc/kubernetes/node-feature-discovery/features.d"
 
+// allSources returns the sources that run by default.
 func allSources() []discovery.Source {
-	return append(builtin.Sources(builtin.DefaultConfig()), local.New(local.Config{Directory: featuresDir}))
+	sources := slices.DeleteFunc(builtin.Sources(builtin.DefaultConfig()), func(s discovery.Source) bool { return !discovery.Everything.Features.Has(s) })
+	return append(sources, local.New(local.Config{Directory: featuresDir}))
 }
 
 // machine opens a machine for the matrix.

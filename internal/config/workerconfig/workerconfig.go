@@ -130,6 +130,7 @@ func (s *Settings) sources() config.Keys {
 		"cpu": config.Section(config.Keys{"cpuid": config.Section(config.Keys{
 			"attributeBlacklist": config.Advised(config.Into(&b.CPU.CPUID.AttributeBlacklist), adviseCapability),
 			"attributeWhitelist": config.Advised(config.Into(&b.CPU.CPUID.AttributeWhitelist), adviseCapability),
+			"machineAttributes":  config.Into(&b.CPU.CPUID.MachineAttributes),
 		})}),
 		"kernel": config.Section(config.Keys{
 			"kconfigFile": config.Into(&b.Kernel.KconfigFile),
