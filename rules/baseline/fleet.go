@@ -26,10 +26,11 @@ type Result struct {
 	// Unread are, by node, the sources that its worker has not read since the node booted, so that results of checks are unknown. A node with
 	// such sources is among Unknown, unless it fails another check.
 	Unread map[string][]string
-	// Levels counts the domains of each level of the baseline, and Domains are those of its widest level. Nodes that deviate from the check
-	// levels are in no domain.
-	Levels  []assayv1alpha1.BaselineLevelStatus
-	Domains []*Domain
+	// Levels counts the domains of each level of the baseline. Nodes that deviate from the check levels are in no domain.
+	Levels []assayv1alpha1.BaselineLevelStatus
+
+	levels []Level
+	tree   []Named // the nodes that do not deviate from levels, sorted by their places
 }
 
 // Named is the verdict about a node; nil: the node is not selected.
@@ -83,14 +84,14 @@ func (b *Baseline) Compare(list []Named) *Result {
 	}
 	if len(b.levels) > 0 {
 		check := assayv1alpha1.BaselineCheck{Name: LevelsCheck}
-		why, domains := b.compareLevels(known)
+		why, tree := b.compareLevels(known)
 		for _, n := range known {
 			if message, found := why[n.Node]; found {
 				deviate(&check, n.Node, message)
 			}
 		}
 		out.Checks = append(out.Checks, check)
-		out.Domains, out.Levels = domains, summarize(b.levels, domains)
+		out.levels, out.tree, out.Levels = b.levels, tree, summarize(b.levels, tree)
 	}
 	for _, n := range list {
 		if n.Verdict != nil && len(n.Verdict.sources) > 0 {

@@ -126,8 +126,8 @@ type tree struct {
 	deviate map[string]string // by node
 }
 
-// compareLevels returns how nodes deviate from the tree of most of them, by node, and the tree of the others.
-func (b *Baseline) compareLevels(known []Named) (deviate map[string]string, domains []*Domain) {
+// compareLevels returns how nodes deviate from the tree of most of them, by node, and the others, sorted by their places.
+func (b *Baseline) compareLevels(known []Named) (deviate map[string]string, others []Named) {
 	t := &tree{levels: b.levels, deviate: map[string]string{}}
 	for _, n := range known {
 		if n.Verdict.place.lacks != "" {
@@ -146,7 +146,8 @@ func (b *Baseline) compareLevels(known []Named) (deviate map[string]string, doma
 			t.sizes(i)
 		}
 	}
-	return t.deviate, grow(t.levels, t.nodes, 0)
+	slices.SortFunc(t.nodes, func(a, b Named) int { return slices.Compare(a.Verdict.place.values, b.Verdict.place.values) })
+	return t.deviate, t.nodes
 }
 
 // id identifies the domain of a node on a level.
@@ -234,18 +235,21 @@ func (t *tree) sizes(i int) {
 	t.drop()
 }
 
-// grow returns the domains of nodes from a level on.
+// Domains returns the domains of the widest level, with those below them. Nodes that deviate from the check levels are in no domain.
+func (r *Result) Domains() []*Domain { return grow(r.levels, r.tree, 0) }
+
+// grow returns the domains of sorted nodes from a level on.
 func grow(levels []Level, nodes []Named, i int) (out []*Domain) {
 	if i == len(levels) {
 		return nil
 	}
-	in := map[string][]Named{}
-	for _, n := range nodes {
-		value := n.Verdict.place.values[i]
-		in[value] = append(in[value], n)
-	}
-	for value, of := range in {
-		out = append(out, &Domain{Level: levels[i].Name, Value: value, Nodes: len(of), Domains: grow(levels, of, i+1)})
+	for len(nodes) > 0 {
+		value, n := nodes[0].Verdict.place.values[i], 1
+		for n < len(nodes) && nodes[n].Verdict.place.values[i] == value {
+			n++
+		}
+		out = append(out, &Domain{Level: levels[i].Name, Value: value, Nodes: n, Domains: grow(levels, nodes[:n], i+1)})
+		nodes = nodes[n:]
 	}
 	slices.SortFunc(out, func(a, b *Domain) int { return natural(a.Value, b.Value) })
 	return out
@@ -259,24 +263,24 @@ func natural(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// summarize counts the domains of each level.
-func summarize(levels []Level, domains []*Domain) []assayv1alpha1.BaselineLevelStatus {
+// summarize counts the domains of each level, of sorted nodes.
+func summarize(levels []Level, nodes []Named) []assayv1alpha1.BaselineLevelStatus {
 	out := make([]assayv1alpha1.BaselineLevelStatus, len(levels))
 	for i := range levels {
-		out[i].Name = levels[i].Name
-	}
-	var walk func([]*Domain, int)
-	walk = func(list []*Domain, i int) {
-		for _, d := range list {
-			nodes, s := int32(d.Nodes), &out[i] //nolint:gosec // a count of nodes
-			if s.Domains == 0 || nodes < s.Smallest {
-				s.Smallest = nodes
+		s := &out[i]
+		s.Name = levels[i].Name
+		for begin, n := 0, 1; n <= len(nodes); n++ {
+			if n < len(nodes) && slices.Equal(nodes[n].Verdict.place.values[:i+1], nodes[begin].Verdict.place.values[:i+1]) {
+				continue
+			}
+			size := int32(n - begin) //nolint:gosec // a count of nodes
+			if s.Domains == 0 || size < s.Smallest {
+				s.Smallest = size
 			}
 			s.Domains++
-			s.Largest = max(s.Largest, nodes)
-			walk(d.Domains, i+1)
+			s.Largest = max(s.Largest, size)
+			begin = n
 		}
 	}
-	walk(domains, 0)
 	return out
 }

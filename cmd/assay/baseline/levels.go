@@ -32,7 +32,7 @@ func NewTree(name string, b *baseline.Baseline, r *baseline.Result) *Tree {
 	}
 	t := &Tree{
 		Baseline: name, Nodes: len(r.Conforming) + len(r.Deviating) + len(r.Unknown),
-		Levels: r.Levels, Unknown: list(r.Unknown), Domains: list(r.Domains), of: b.Levels(), Deviations: list[assayv1alpha1.BaselineDeviation](nil),
+		Levels: r.Levels, Unknown: list(r.Unknown), Domains: list(r.Domains()), of: b.Levels(), Deviations: list[assayv1alpha1.BaselineDeviation](nil),
 	}
 	for _, d := range r.Deviations {
 		if d.Check == baseline.LevelsCheck {
