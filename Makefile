@@ -175,7 +175,7 @@ test-autoscaler: build ## Scale up real Karpenter for pods that require features
 	@go run ./test/autoscaler
 
 .PHONY: test-kueue
-test-kueue: build ## Admit a job that requires features with real Kueue (the first time compiles it: 3 to 6 minutes)
+test-kueue: build ## Admit a job that requires features, and place jobs by levels, with real Kueue (the first time compiles it: 3 to 6 minutes)
 	@echo "== Kueue: compiling it, unless it is cached"
 	@go build -C hack/kueue -ldflags='-s -w' -o $(CURDIR)/bin/kueue sigs.k8s.io/kueue/cmd/kueue
 	@go run ./test/kueue

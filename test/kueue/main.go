@@ -1,6 +1,7 @@
 //go:build linux
 
-// Command kueue shows that Kueue admits a job that requires features to the nodes that have them.
+// Command kueue shows that Kueue admits a job that requires features to the nodes that have them, and places a job in one rack by the levels
+// of a NodeBaseline.
 //
 // Kueue and the control plane are real; the nodes are objects without a kubelet, so the pods are bound and do not run. Kueue is configured
 // with what `assay export --for kueue` prints.
@@ -47,7 +48,7 @@ func run(ctx context.Context, bin string) error {
 	}
 	defer c.Stop()
 	s := &story{Cluster: c, bin: bin}
-	for _, step := range []func(context.Context) error{s.ApplyCRDs, s.runAssay, s.createNodes, s.runKueue, s.configureKueue, s.submit} {
+	for _, step := range []func(context.Context) error{s.ApplyCRDs, s.runAssay, s.createNodes, s.runKueue, s.configureKueue, s.submit, s.levels} {
 		if err := step(ctx); err != nil {
 			state, _ := c.Kubectl(ctx, "get", "workloads,jobs,pods,events", "--namespace=ml", "--output=wide")
 			return fmt.Errorf("%w\n%s\n%s\n%s", err, c.Log("kueue"), c.Log("controller"), state)
@@ -104,14 +105,16 @@ func (s *story) runAssay(ctx context.Context) error {
 	return nil
 }
 
+// ready is the status of a node that runs pods.
+const ready = `{"status":{"nodeInfo":{"bootID":"boot","architecture":"amd64","operatingSystem":"linux"},` +
+	`"allocatable":{"cpu":"4","memory":"8Gi","pods":"20"},"capacity":{"cpu":"4","memory":"8Gi","pods":"20"},` +
+	`"conditions":[{"type":"Ready","status":"True"}]}}`
+
 // createNodes creates the nodes and their features, and waits until the controller knows their shapes.
 func (s *story) createNodes(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, "apply", "-f", s.file("cluster.yaml")); err != nil {
 		return err
 	}
-	const ready = `{"status":{"nodeInfo":{"bootID":"boot","architecture":"amd64","operatingSystem":"linux"},` +
-		`"allocatable":{"cpu":"4","memory":"8Gi","pods":"20"},"capacity":{"cpu":"4","memory":"8Gi","pods":"20"},` +
-		`"conditions":[{"type":"Ready","status":"True"}]}}`
 	for _, node := range []string{"plain", "amx"} {
 		if _, err := s.Kubectl(ctx, "patch", "node", node, "--subresource=status", "--type=strategic", "--patch="+ready); err != nil {
 			return err
@@ -306,11 +309,9 @@ func (s *story) submit(ctx context.Context) error {
 		{"get", "workloads", "--namespace=ml", "--output=custom-columns=JOB:.metadata.ownerReferences[0].name,FLAVOR:.status.admission.podSetAssignments[0].flavors.cpu"},
 		{"get", "pods", "--namespace=ml", "--output=custom-columns=POD:.metadata.name,NODE:.spec.nodeName"},
 	} {
-		out, err := s.Kubectl(ctx, args...)
-		if err != nil {
+		if err := s.show(ctx, args...); err != nil {
 			return err
 		}
-		fmt.Printf("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	}
 	return nil
 }
