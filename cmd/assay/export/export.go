@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apilabels "k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -48,6 +49,8 @@ type Options struct {
 	Topology []string
 	// TopologyName is the name of the Topology; empty means assay.
 	TopologyName string
+	// InTopology selects the nodes that the Topology is for; nil: all. A ResourceFlavor has it unless it selects none of them.
+	InTopology apilabels.Selector
 	// Selected are labels that pods, requests or policies of the cluster select. They are kept first where a format has a limit.
 	Selected map[string]bool
 	// Fleet are the Nodes of the cluster.

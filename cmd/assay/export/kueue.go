@@ -66,6 +66,9 @@ func (r *Result) kueue(shapes []assayv1alpha1.NodeShape, opt Options) {
 		flavors = append(flavors, r.flavor(&sorted[i], opt))
 		r.Documents = append(r.Documents, flavors[i])
 	}
+	if opt.InTopology != nil {
+		r.outside(flavors, opt)
+	}
 	r.Incomplete = incomplete(opt.Fleet, flavors, opt.Topology)
 }
 
@@ -115,7 +118,7 @@ func (r *Result) topology(shapes []assayv1alpha1.NodeShape, opt Options) *topolo
 		}
 		out.Spec.Levels = append(out.Spec.Levels, topologyLevel{level})
 		for i := range shapes {
-			if s := &shapes[i]; !knows(s, level) {
+			if s := &shapes[i]; len(opt.Fleet) == 0 && !knows(s, level) { // otherwise the nodes themselves are read
 				r.note("NodeShape %s: its nodes have no label %s from a rule. Kueue places pods by topology only on nodes with all levels.", s.Name, level)
 			}
 		}

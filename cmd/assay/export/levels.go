@@ -17,6 +17,9 @@ func (o *Options) Levels(b *assayv1alpha1.NodeBaseline) error {
 		return fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", b.Name)
 	}
 	o.TopologyName = b.Name
+	if len(b.Spec.NodeSelector) > 0 {
+		o.InTopology = labels.SelectorFromSet(b.Spec.NodeSelector)
+	}
 	for _, l := range b.Spec.Levels {
 		o.Topology = append(o.Topology, l.Label)
 	}
@@ -54,7 +57,23 @@ func (r *Result) Comments() string {
 	return out.String()
 }
 
-// incomplete returns the nodes that a ResourceFlavor selects and that lack a label of a level.
+// outside removes the Topology from ResourceFlavors that select nodes of the fleet, but none for which the Topology is.
+func (r *Result) outside(flavors []*resourceFlavor, opt Options) {
+	for _, f := range flavors {
+		some, in := false, false
+		for i := range opt.Fleet {
+			if n := labels.Set(opt.Fleet[i].Labels); labels.SelectorFromSet(f.Spec.NodeLabels).Matches(n) {
+				some, in = true, in || opt.InTopology.Matches(n)
+			}
+		}
+		if some && !in {
+			f.Spec.TopologyName = ""
+			r.note("ResourceFlavor %s has no Topology: NodeBaseline %s selects none of its nodes.", f.Metadata.Name, opt.TopologyName)
+		}
+	}
+}
+
+// incomplete returns the nodes that a ResourceFlavor with a Topology selects and that lack a label of a level.
 func incomplete(nodes []corev1.Node, flavors []*resourceFlavor, levels []string) (out []Incomplete) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -65,7 +84,7 @@ func incomplete(nodes []corev1.Node, flavors []*resourceFlavor, levels []string)
 			}
 		}
 		for _, f := range flavors {
-			if len(missing) > 0 && labels.SelectorFromSet(f.Spec.NodeLabels).Matches(labels.Set(n.Labels)) {
+			if len(missing) > 0 && f.Spec.TopologyName != "" && labels.SelectorFromSet(f.Spec.NodeLabels).Matches(labels.Set(n.Labels)) {
 				out = append(out, Incomplete{n.Name, missing})
 				break
 			}
