@@ -49,6 +49,7 @@ func (c *compiler) checkOutput(path *field.Path, a *action.Action, r *rule) {
 // act runs the actions of a rule in order.
 func (e *evaluation) act(r *rule) error {
 	for i, a := range r.actions {
+		e.mark()
 		to := &effects{e: e, how: fmt.Sprintf("actions[%d]", i)}
 		err := a.Run(e, to)
 		if err != nil && !e.leftOut(keys.Action, to.how, err) {

@@ -16,6 +16,7 @@ func (e *evaluation) Node() expr.Node {
 // Var implements expr.Env. It returns the rule's own variables before those of earlier rules of the object.
 func (e *evaluation) Var(name string) (expr.Value, bool) {
 	if v, ok := e.local[name]; ok {
+		e.seeVar(name)
 		return v, v.Kind() != expr.Missing // missing if the rule itself has unset the variable
 	}
 	v, ok := e.vars[e.rule.set.index][name]
@@ -24,6 +25,12 @@ func (e *evaluation) Var(name string) (expr.Value, bool) {
 
 // Element implements expr.Env.
 func (e *evaluation) Element(feature, element string) (expr.Value, bool) {
+	v, ok := e.element(feature, element)
+	e.see(feature, element, v, ok)
+	return v, ok
+}
+
+func (e *evaluation) element(feature, element string) (expr.Value, bool) {
 	if feature == nfdv1alpha1.RuleMatchedFeature {
 		if v, ok := e.matched.kinds[element]; ok {
 			return v, true
@@ -47,12 +54,14 @@ func (e *evaluation) Feature(feature string) (expr.Value, bool) {
 		return expr.OfMap(expr.Texts(e.matched.snapshot())), e.matched.exists
 	}
 	v, ok := featureOf(e.lookup(feature))
+	e.see(feature, "", v, ok)
 	return e.mask(v), ok
 }
 
 // Matched implements expr.Env.
 func (e *evaluation) Matched(feature string) (expr.Value, bool) {
 	v, ok := matchedOf(e.elements, feature)
+	e.see(feature, "", v, ok)
 	return e.mask(v), ok
 }
 

@@ -127,6 +127,7 @@ type evaluation struct {
 	runs     [][]match.FeatureElements // the elements that each matcher matched
 	local    map[string]expr.Value     // variables set by the current rule so far
 	partial  error                     // errors of single instances
+	sight    *sight                    // what outputs read; nil unless a trace asks
 	chosen   facts.Source              // features of the publishers that featureSources selects; nil until they are merged
 }
 

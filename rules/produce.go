@@ -99,6 +99,7 @@ func (e *evaluation) reject(r Rejection) {
 
 // variable evaluates one variable.
 func (e *evaluation) variable(a *assignment) error {
+	e.mark()
 	name, err := a.key.Format(e)
 	if err != nil {
 		return e.orLeftOut(keys.Var, a.key.Source(), err)
@@ -159,6 +160,7 @@ func (e *evaluation) templateLabel(name, value string) {
 
 // assign evaluates one label, annotation or resource.
 func (e *evaluation) assign(a *assignment) error {
+	e.mark()
 	how := howOf[a.kind]
 	if a.checked || a.void {
 		e.result.outputs = append(e.result.outputs, a.output())
@@ -259,6 +261,7 @@ func (e *evaluation) shown(reason string) string {
 }
 
 func (e *evaluation) taint(t *taint) error {
+	e.mark()
 	key, err := t.key.Format(e)
 	if err != nil {
 		return e.orLeftOut(keys.Taint, t.key.Source(), err)
@@ -272,6 +275,7 @@ func (e *evaluation) taint(t *taint) error {
 }
 
 func (e *evaluation) nodeCondition(n *nodeCondition) error {
+	e.mark()
 	kind, err := n.kind.Format(e)
 	if err != nil {
 		return e.orLeftOut(keys.Condition, n.kind.Source(), err)
@@ -299,6 +303,9 @@ func (e *evaluation) addTaint(t corev1.Taint) {
 		return
 	}
 	e.result.taints = append(e.result.taints, t)
+	if e.sight != nil {
+		e.sight.taints[t.Key] = e.sight.now
+	}
 }
 
 // expandTemplate runs a template once on the elements of each matcher and merges the results; later ones win.
@@ -306,6 +313,8 @@ func (e *evaluation) expandTemplate(r *rule, t *tmpl.Template, field string, tak
 	if t == nil {
 		return nil
 	}
+	e.mark()
+	e.markTemplate(e.templateRuns(r))
 	var all map[string]string
 	for _, data := range e.templateRuns(r) {
 		data, err := e.unmasked(data)

@@ -42,6 +42,8 @@ type TracedOutput struct {
 	Key   string    `json:"key"`
 	Value string    `json:"value"`
 	How   string    `json:"how"`
+	// Reads is what the value is computed from on the node, up to eight; empty: the value is the same on all nodes that the rule matches.
+	Reads []Read `json:"reads,omitempty"`
 }
 
 // Trace evaluates all rules for one node and explains each result, in evaluation order. The results equal those of Eval, which is
@@ -85,17 +87,21 @@ func (e *evaluation) trace(r *rule, res *result) RuleTrace {
 			t.Why = "it does not match"
 		}
 	}
-	for _, out := range res.outputs {
+	seen := e.seen(r, res)
+	if seen == nil {
+		seen = &sight{}
+	}
+	for i, out := range res.outputs {
 		switch out.op {
 		case opVoid:
 			continue // listed in Rejected
 		case opLate:
 			out.value = cmp.Or(out.told, "@rule.matched."+out.value)
 		}
-		t.Outputs = append(t.Outputs, TracedOutput{out.kind, out.key, out.value, out.how})
+		t.Outputs = append(t.Outputs, TracedOutput{out.kind, out.key, out.value, out.how, seen.outputs[i]})
 	}
 	for _, taint := range res.taints {
-		t.Outputs = append(t.Outputs, TracedOutput{keys.Taint, taint.Key, taint.Value + ":" + string(taint.Effect), "taints"})
+		t.Outputs = append(t.Outputs, TracedOutput{keys.Taint, taint.Key, taint.Value + ":" + string(taint.Effect), "taints", seen.taints[taint.Key]})
 	}
 	return t
 }

@@ -209,7 +209,7 @@ func (e *explanation) spec(ref rules.Ref) *nfdv1alpha1.Rule {
 }
 
 func (e *explanation) suggest(name string) string {
-	var known []string
+	known := e.program.KeyNames()
 	for _, m := range []map[string]string{e.outcome.Labels(), e.outcome.Annotations(), e.outcome.ExtendedResources(), e.outcome.NodeConditions()} {
 		known = append(known, facts.SortedKeys(m)...)
 	}

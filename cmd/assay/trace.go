@@ -81,7 +81,7 @@ func (t *tracer) rule(r *rules.RuleTrace) {
 		if out.Kind == keys.Taint {
 			text = fmt.Sprintf("%s %s=%s", out.Kind, strings.TrimSuffix(out.Key, "="), value)
 		}
-		t.line(t.s.good("+"), text+t.s.faint("  ("+out.How+")"))
+		t.line(t.s.good("+"), text+t.s.faint("  ("+tracing.How(&out)+")"))
 	}
 	for _, no := range r.Rejected {
 		t.line(t.s.bad("-"), fmt.Sprintf("%s %s is not written: %s", no.Kind, no.Key, no.Reason))

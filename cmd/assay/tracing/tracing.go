@@ -180,3 +180,15 @@ func (t *tracer) condition(i int, c *rules.ConditionTrace) {
 		t.add(c.OK, name, c.Multiple+" of them", "")
 	}
 }
+
+// How returns where an output comes from: the field of the rule, and what its value was computed from.
+func How(o *rules.TracedOutput) string {
+	if len(o.Reads) == 0 {
+		return o.How
+	}
+	reads := make([]string, len(o.Reads))
+	for i, r := range o.Reads {
+		reads[i] = r.String()
+	}
+	return o.How + ", from " + strings.Join(reads, ", ")
+}

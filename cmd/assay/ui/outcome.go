@@ -210,6 +210,7 @@ func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {
 		if o.Kind == keys.Taint {
 			o.Key = strings.TrimSuffix(o.Key, "=")
 		}
+		o.How = tracing.How(&o)
 		out.Outputs = append(out.Outputs, o)
 	}
 	return out
