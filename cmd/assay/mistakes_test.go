@@ -46,3 +46,15 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// TestAnUnknownColumnIsNotedOnce: each occurrence of an unknown column drew the same note.
+func TestAnUnknownColumnIsNotedOnce(t *testing.T) {
+	var out strings.Builder
+	cmd := newCommand("assay")
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs([]string{"nodes", "--from", "testdata/mistakes.yaml", "-c", "nope,nope"})
+	if err := cmd.ExecuteContext(t.Context()); err == nil || strings.Count(out.String(), "no node has nope") != 1 {
+		t.Errorf("%v:\n%s", err, out.String())
+	}
+}

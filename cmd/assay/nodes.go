@@ -118,7 +118,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	for _, name := range f.columns {
 		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", printable(name), cmp.Or(meantFeature(name), "; assay features lists the features and their elements"))
-			unknown = true
+			unknown, seen[name] = true, true // one note for a column that is named twice
 		}
 	}
 	if slices.ContainsFunc(names, func(n string) bool { return w.fleet.Published(n) == nil }) {

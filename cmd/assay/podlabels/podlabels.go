@@ -71,7 +71,7 @@ func Of(pod *corev1.PodSpec) ([]Requirement, error) {
 		}
 	case len(terms) > 1:
 		out = append(out, requirement(affinity, terms...))
-	case pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil:
+	case nodeSelector(pod) != nil:
 		out = append(out, Requirement{Origin: affinity, Text: "a node selector term without expressions"})
 	}
 	return out, nil
@@ -89,12 +89,21 @@ func requirement(origin string, terms ...term) Requirement {
 	return Requirement{Origin: origin, Text: strings.Join(all, " or "), terms: terms}
 }
 
-// required returns the terms of the required node affinity, without empty ones, which select no node.
-func required(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
-	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+// nodeSelector returns the required node affinity of a pod, or nil.
+func nodeSelector(pod *corev1.PodSpec) *corev1.NodeSelector {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms),
+	return pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// required returns the terms of the required node affinity, without empty ones, which select no node.
+func required(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	selector := nodeSelector(pod)
+	if selector == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(selector.NodeSelectorTerms),
 		func(t corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions)+len(t.MatchFields) == 0 })
 }
 
