@@ -23,6 +23,7 @@ type form struct {
 }
 
 const (
+	taintRecord = "the annotation `taints` lists them in the order of rules, with each value"
 	emptyName   = "a requested label with an empty name becomes"
 	nameless    = "the name of a node is taken from feature data, so that it can be forged or empty"
 	noEquals    = "a template line without `=`"
@@ -78,6 +79,8 @@ var forms = []form{
 		`extendedResources: {NAME: "<count>"}, taints: [{key: example.com/NAME, effect: <effect>}], matchFeatures: [{feature: fleet.attr, matchExpressions: <attributes>}, <term>]}, ` +
 		`{name: b, labels: {NAME-b: <value>, NAME: <value>}, matchAny: [{matchFeatures: [<term>]}, {matchFeatures: [{feature: rule.matched, matchExpressions: {NAME-v: {op: In, value: [<word>]}}}]}]}]`},
 	{name: "taints", rules: `[{name: a, taints: [{key: example.com/NAME, value: <word>, effect: <effect>}, {key: feature.node.kubernetes.io/NAME, effect: NoSchedule}], matchFeatures: [<term>]}]`},
+	{name: "one taint of two rules", rules: `[{name: a, taints: [{key: example.com/NAME, value: first, effect: NoSchedule}, {key: example.com/NAME, value: first, effect: PreferNoSchedule}], matchFeatures: [<term>]}, ` +
+		`{name: b, taints: [{key: example.com/NAME, value: second, effect: NoSchedule}], matchFeatures: [<term>]}]`, differs: []string{taintRecord}, strictly: []string{taintRecord}},
 	{name: "annotations", rules: `[{name: a, annotations: {NAME: <word>, example.com/NAME: "@fleet.attr.word"}, matchFeatures: [<term>]}]`},
 	{name: "namespaces", rules: `[{name: a, labels: {denied.example.com/NAME: "1", sub.denied.example.net/NAME: "1", kubernetes.io/NAME: "1", extra.kubernetes.io/NAME: "1", ` +
 		`k8s.io/NAME: "1", sub.feature.node.kubernetes.io/NAME: "1", node.kubernetes.io/NAME: "1", profile.node.kubernetes.io/NAME: "1", "NAME name": "1"}, matchFeatures: [<term>]}]`},
