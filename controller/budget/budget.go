@@ -60,8 +60,8 @@ func (b *Breaker) Allow(node string, nodes int, keys ...string) (ok bool, again 
 	return true, 0
 }
 
-// Insist is like Allow for keys whose giver is unknown: a node can lose them only after one has been due for the hold time.
-func (b *Breaker) Insist(node string, keys ...string) (ok bool, again time.Duration) {
+// AllowUnattributed is like Allow for keys whose giver is unknown: a node can lose them only after one has been due for the hold time.
+func (b *Breaker) AllowUnattributed(node string, keys ...string) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wait := b.wish(node, keys, b.clock.Now())

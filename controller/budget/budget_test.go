@@ -120,16 +120,16 @@ func TestConfirmLetsEverythingGo(t *testing.T) {
 
 func TestWhatIsNotKnownIsHeldHoweverFewNodesAreConcerned(t *testing.T) {
 	b, clock := newBreaker(budget.Budget{Nodes: 10, Window: time.Hour, Hold: time.Minute})
-	if ok, again := b.Insist("a"); ok || again != time.Minute {
+	if ok, again := b.AllowUnattributed("a"); ok || again != time.Minute {
 		t.Fatalf("the first time: %v, again in %s", ok, again)
 	}
 	clock.SetTime(clock.Now().Add(time.Minute))
-	if ok, _ := b.Insist("a"); !ok {
+	if ok, _ := b.AllowUnattributed("a"); !ok {
 		t.Error("a wish that persists is held still")
 	}
-	b.Insist("b")
+	b.AllowUnattributed("b")
 	b.Confirm()
-	if ok, _ := b.Insist("b"); !ok {
+	if ok, _ := b.AllowUnattributed("b"); !ok {
 		t.Error("held although an administrator has confirmed it")
 	}
 }

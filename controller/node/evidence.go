@@ -91,8 +91,8 @@ func (r *Reconciler) confirmStart(ctx context.Context, p *pass) *decide.Answer {
 // askBudget asks whether a node may lose keys.
 func (r *Reconciler) askBudget(ctx context.Context, name string, d *decide.Decision) *decide.Answer {
 	var out decide.Answer
-	if d.Insist {
-		out.OK, out.Wait = r.limits.breaker.Insist(name, d.Losing...)
+	if d.Unattributed {
+		out.OK, out.Wait = r.limits.breaker.AllowUnattributed(name, d.Losing...)
 	} else {
 		out.OK, out.Wait = r.limits.breaker.Allow(name, r.fleet.size(ctx), d.Losing...)
 	}

@@ -216,7 +216,7 @@ func (r *Reconciler) decide(ctx context.Context, p *pass) (decide.Decision, erro
 			r.limits.breaker.Withdraw(p.Node.Name)
 		}
 		p.known.Memory = d.Memory
-		r.emit(p.Node, d.Say...)
+		r.emit(p.Node, d.Events...)
 		return d, err
 	}
 }

@@ -22,7 +22,7 @@ import (
 // afterwards.
 func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) error {
 	logRemovals(ctx, p.Node.Name, d)
-	err := r.givers.book.Cover(ctx, p.Node.Name, d.Givers)
+	err := r.givers.book.Record(ctx, p.Node.Name, d.Givers)
 	if err == nil {
 		err = r.apply(ctx, p, d)
 	}

@@ -112,9 +112,9 @@ func (b *Book) Unload() {
 // Past returns the record at the start of this process. The caller must not modify it.
 func (b *Book) Past() *Record { return b.past.Load() }
 
-// Cover returns after the store has recorded that objects give these keys to a node. It writes nothing if the store has them
+// Record returns after the store has recorded that objects give these keys to a node. It writes nothing if the store has them
 // already.
-func (b *Book) Cover(ctx context.Context, node string, list []Gave) error {
+func (b *Book) Record(ctx context.Context, node string, list []Gave) error {
 	b.mu.Lock()
 	for _, g := range list {
 		if !b.record.Covers(g.Giver, g.Key) {

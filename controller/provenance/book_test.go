@@ -102,7 +102,7 @@ func (l *library) load(b *Book) (absent []string) {
 
 func (l *library) cover(b *Book, node string, list ...Gave) {
 	l.Helper()
-	if err := b.Cover(l.Context(), node, list); err != nil {
+	if err := b.Record(l.Context(), node, list); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -368,7 +368,7 @@ func TestAFailedWriteIsReported(t *testing.T) {
 		b := l.opened()
 		l.cover(b, "n1", gave("a", "x"))
 		l.fail = apierrors.NewNotFound(resource, "state")
-		if err := b.Cover(t.Context(), "n1", []Gave{gave("a", "y")}); !apierrors.IsNotFound(err) {
+		if err := b.Record(t.Context(), "n1", []Gave{gave("a", "y")}); !apierrors.IsNotFound(err) {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -376,7 +376,7 @@ func TestAFailedWriteIsReported(t *testing.T) {
 		l := newLibrary(t)
 		b := l.opened()
 		l.fail = apierrors.NewServiceUnavailable("later")
-		if err := b.Cover(t.Context(), "n1", []Gave{gave("a", "x")}); !apierrors.IsServiceUnavailable(err) {
+		if err := b.Record(t.Context(), "n1", []Gave{gave("a", "x")}); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("the error is %v", err)
 		}
 		l.fail = nil
@@ -395,7 +395,7 @@ func TestTwoProcessesLoseNoKey(t *testing.T) {
 	l.cover(one, "n1", gave("a", "x"))
 	two := l.opened()
 	l.cover(one, "n1", gave("b", "y"))
-	if err := two.Cover(t.Context(), "n2", []Gave{gave("c", "z")}); !apierrors.IsConflict(err) {
+	if err := two.Record(t.Context(), "n2", []Gave{gave("c", "z")}); !apierrors.IsConflict(err) {
 		t.Fatalf("the error is %v, want a conflict", err)
 	}
 	if absent := l.load(two); absent != nil {

@@ -93,7 +93,7 @@ func TestContestedKeysComeBackLessAndLessOften(t *testing.T) {
 				t.Errorf("%d writes in four hours", n)
 			}
 			masters := 0
-			for _, e := range p.say {
+			for _, e := range p.events {
 				if e.Reason == hold.AnotherMaster {
 					masters++
 				}

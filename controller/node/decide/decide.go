@@ -35,7 +35,7 @@ type Pass struct {
 	Evidence Evidence
 
 	keys       map[string]Key // of the steps of what is wanted, by name
-	say        []Event
+	events     []Event
 	holds      []hold.Hold
 	incomplete bool // the cache lacks NodeFeatures of the node
 }
@@ -144,11 +144,11 @@ const (
 // Decision is what to write to a node, and what to say and remember.
 type Decision struct {
 	// Needs is the evidence that is missing, in the order in which to get it; empty: the decision is complete. If evidence cannot be got,
-	// the pass ends: Say and Memory hold nevertheless, and nothing is written.
+	// the pass ends: Events and Memory hold nevertheless, and nothing is written.
 	Needs []Need
-	// Losing are the names of the keys whose removal needs the budget. Insist is set if it is unknown for one of them which object gave it.
-	Losing []string
-	Insist bool
+	// Losing are the names of the keys whose removal needs the budget. Unattributed is set if it is unknown for one of them which object gave it.
+	Losing       []string
+	Unattributed bool
 	// Doubtful are the steps that need a proof.
 	Doubtful []plan.Step
 
@@ -159,8 +159,8 @@ type Decision struct {
 	Again time.Duration
 	// Holds are the reasons why keys stay as they are, complete unless evidence is missing.
 	Holds []hold.Hold
-	// Say are Events for now, Written those for when the plan has been written.
-	Say, Written []Event
+	// Events are for now, Written those for when the plan has been written.
+	Events, Written []Event
 	// Givers are the keys that the plan adds and the objects that give them, to be recorded before the write.
 	Givers []record.Gave
 	// Removals describes the keys that the plan removes or changes, by cause. Lost are the removals that follow from features.
@@ -191,12 +191,12 @@ func Decide(p Pass) Decision {
 	for _, hold := range holds {
 		got := hold(&p, d.Allowed)
 		if got.Needs != "" {
-			d.Needs, d.Losing, d.Insist = []Need{got.Needs}, got.Losing, got.Insist
+			d.Needs, d.Losing, d.Unattributed = []Need{got.Needs}, got.Losing, got.Unattributed
 			return d
 		}
 		d.Allowed, d.Again = got.Plan, Sooner(d.Again, got.Again)
 	}
-	d.Say, d.Memory, d.Holds = p.say, p.Memory, p.holds
+	d.Events, d.Memory, d.Holds = p.events, p.Memory, p.holds
 	d.Plan = d.Allowed
 	if p.Settings.DryRun {
 		return d

@@ -102,9 +102,9 @@ func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
 func TestPoolsOverTheLimitAreReported(t *testing.T) {
 	p, _ := newPass(t)
 	say := func() []Event {
-		p.say = nil
+		p.events = nil
 		p.sayDevicesOver()
-		return p.say
+		return p.events
 	}
 	if got := say(); len(got) > 0 {
 		t.Errorf("without such a pool: Events %v", got)

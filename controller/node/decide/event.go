@@ -23,7 +23,7 @@ type Event struct {
 }
 
 func (p *Pass) warn(reason, format string, args ...any) {
-	p.say = append(p.say, Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	p.events = append(p.events, Event{Type: corev1.EventTypeWarning, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
 // The reasons why steps wait, for people.

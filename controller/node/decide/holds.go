@@ -22,10 +22,10 @@ type Hold struct {
 	Plan *plan.Plan
 	// Again is when to decide again; 0: not because of this.
 	Again time.Duration
-	// Needs is the evidence that is missing; empty: none is. The other fields do not count then. Losing and Insist are as in Decision.
-	Needs  Need
-	Losing []string
-	Insist bool
+	// Needs is the evidence that is missing; empty: none is. The other fields do not count then. Losing and Unattributed are as in Decision.
+	Needs        Need
+	Losing       []string
+	Unattributed bool
 }
 
 // holds are the reasons for steps to wait, in order. Each sees the steps that the previous ones allow.
@@ -169,7 +169,7 @@ func overBudget(p *Pass, in *plan.Plan) Hold {
 	budget := p.Evidence.Budget
 	switch {
 	case budget == nil:
-		return Hold{Needs: NeedBudget, Losing: names, Insist: unknown}
+		return Hold{Needs: NeedBudget, Losing: names, Unattributed: unknown}
 	case budget.OK:
 		return Hold{Plan: in}
 	}

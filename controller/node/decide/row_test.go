@@ -60,12 +60,12 @@ type rowNode struct {
 type rowDecision struct {
 	Needs                     []Need              `json:",omitzero"`
 	Losing                    []string            `json:",omitzero"`
-	Insist                    bool                `json:",omitzero"`
+	Unattributed              bool                `json:",omitzero"`
 	Doubtful                  []string            `json:",omitzero"`
 	Patch, TaintPatch         json.RawMessage     `json:",omitzero"`
 	Again                     string              `json:",omitzero"`
 	Holds                     []hold.Hold         `json:",omitzero"`
-	Say, Written              []Event             `json:",omitzero"`
+	Events, Written           []Event             `json:",omitzero"`
 	Givers                    []string            `json:",omitzero"` // the name of the object and the key
 	Removals                  map[string][]string `json:",omitzero"`
 	Lost                      []string            `json:",omitzero"`
@@ -103,7 +103,8 @@ func (r *row) pass() Pass {
 // newRowDecision returns the decision of a row.
 func newRowDecision(p Pass, d Decision) rowDecision {
 	out := rowDecision{
-		Needs: d.Needs, Losing: d.Losing, Insist: d.Insist, Doubtful: names(d.Doubtful), Holds: d.Holds, Say: d.Say, Written: d.Written, Lost: names(d.Lost),
+		Needs: d.Needs, Losing: d.Losing, Unattributed: d.Unattributed, Doubtful: names(d.Doubtful), Holds: d.Holds, Events: d.Events,
+		Written: d.Written, Lost: names(d.Lost),
 		BeginsEviction: d.BeginsEviction, FailsOpen: d.FailsOpen, Removals: map[string][]string{},
 	}
 	for cause, list := range d.Removals {
