@@ -285,6 +285,7 @@ func (d *Devices) Of(node string, uid types.UID) State {
 		}
 		held := facts.Pool{Driver: key.Driver, Name: key.Name, Devices: p.Devices}
 		if i >= 0 {
+			held.TooMany = list[i].TooMany
 			list[i] = held
 		} else {
 			list = append(list, held)

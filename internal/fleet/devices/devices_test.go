@@ -136,6 +136,16 @@ func TestIncompleteGenerationKeepsTheLastComplete(t *testing.T) {
 	w.want("both", "gpu 9 true")
 }
 
+// A pool that has become too large was not reported while its devices were held, for ten minutes.
+func TestAPoolThatBecomesTooLargeIsReportedAtOnce(t *testing.T) {
+	w := newWorld(t, slice("a", "gpu", 1, 1, facts.MaxDevices))
+	w.want("at first", "gpu 2048 true")
+	w.do(w.Update(slice("a", "gpu", 2, 1, facts.MaxDevices+1)))
+	if s := w.want("held", "gpu 2048 false"); !strings.Contains(s.Facts.DevicesOver(), "gpu: n") {
+		t.Errorf("reported is %q", s.Facts.DevicesOver())
+	}
+}
+
 func TestAnotherMachineOfThatNameHasNoneOfTheDevices(t *testing.T) {
 	gpu := slice("a", "gpu", 1, 1, 8)
 	w := newWorld(t, gpu)
