@@ -5,11 +5,13 @@ package dra
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -25,6 +27,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/library"
+	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/test/cluster"
 )
 
@@ -334,4 +337,28 @@ rules:
 	w.labels("m2", "the devices of the other node", map[string]string{countLabel: "6", completeLabel: "true", "example.com/usable": "5"})
 	w.labels("m1", "the whole pool has none of its devices", map[string]string{countLabel: "", completeLabel: "", "example.com/usable": ""})
 	w.had("m1", "2", "")
+}
+
+// TestAPoolOfManyDevices publishes as many devices as rules read, in slices of the size that the API allows, and then one more.
+func TestAPoolOfManyDevices(t *testing.T) {
+	const perSlice = 128
+	w := newWorld(t)
+	w.node("many")
+	full := make([]int, facts.MaxDevices/perSlice)
+	for i := range full {
+		full[i] = perSlice
+	}
+	change := w.drive("many", pools{"many": full})
+	w.labels("many", "as many devices as rules read", map[string]string{countLabel: strconv.Itoa(facts.MaxDevices), completeLabel: "true"})
+	change(pools{"many": append(full, 1)})
+	w.labels("many", "one more, in the grace period", map[string]string{countLabel: strconv.Itoa(facts.MaxDevices), completeLabel: "false"})
+	testkit.Eventually(t, "an Event", func(ctx context.Context) error {
+		var events corev1.EventList
+		err := w.client.List(ctx, &events)
+		isOver := func(e corev1.Event) bool { return e.Reason == "DevicesOverLimit" && e.InvolvedObject.Name == "many" }
+		if err == nil && !slices.ContainsFunc(events.Items, isOver) {
+			err = errors.New("no Event DevicesOverLimit")
+		}
+		return err
+	})
 }
