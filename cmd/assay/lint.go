@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,17 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	checker := check.New(known, files...)
 	checker.Schema, checker.Files = true, true
 	found := make([][]report.Finding, len(files))
-	input.Each(len(files), func(i int) { found[i] = checker.File(files[i]) })
+	waits := newProgress(cmd)
+	var checked sync.Mutex
+	done := 0
+	input.Each(len(files), func(i int) {
+		found[i] = checker.File(files[i])
+		checked.Lock()
+		defer checked.Unlock()
+		done++
+		waits.step("%d of %s checked", done, clip.Count(len(files), "file"))
+	})
+	waits.end()
 	list := slices.Concat(found...)
 	list = append(list, withoutObjects(args, files)...)
 	dropAnnouncements(files, list)
