@@ -3,9 +3,9 @@ package lint
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,11 +30,12 @@ var counts = []string{"count", "length", "len", "size", "number", "num", "total"
 
 // language warns about the names in the conditions, loops and actions of a rule, as in its labels.
 func (l *linter) language(path *field.Path, r *nfdv1alpha1.Rule) {
-	item := l.loop(path.Child("loop"), r.Loop, "")
-	l.conditions(path, r.Conditions, item)
+	at := ruleSpot(path)
+	item := l.loop(at.child("loop"), r.Loop, "")
+	l.conditions(at, r.Conditions, item)
 	for i := range r.Actions {
-		a, p := &r.Actions[i], path.Child("actions").Index(i)
-		l.arguments(p.Child("args"), a.Args, l.loop(p.Child("loop"), a.Loop, item))
+		a, p := &r.Actions[i], at.child("actions").index(i)
+		l.arguments(p.child("args"), a.Args, l.loop(p.child("loop"), a.Loop, item))
 	}
 	if item == "" {
 		return
@@ -53,20 +54,20 @@ func (l *linter) language(path *field.Path, r *nfdv1alpha1.Rule) {
 }
 
 // conditions warns about the names in conditions. item is the feature whose instances are the items of the loop around them, or "".
-func (l *linter) conditions(parent *field.Path, list []nfdv1alpha1.Condition, item string) {
+func (l *linter) conditions(rule spot, list []nfdv1alpha1.Condition, item string) {
 	for i := range list {
-		c, p := &list[i], parent.Child("conditions").Index(i)
-		l.arguments(p.Child("args"), c.Args, l.loop(p.Child("loop"), c.Loop, item))
+		c, p := &list[i], rule.child("conditions").index(i)
+		l.arguments(p.child("args"), c.Args, l.loop(p.child("loop"), c.Loop, item))
 	}
 }
 
 // loop warns about the names in a loop, and returns the feature whose instances are its items, or "" if it has other items. Without a
 // loop, it returns the feature of the loop around it.
-func (l *linter) loop(path *field.Path, loop *nfdv1alpha1.JSON, around string) string {
+func (l *linter) loop(at spot, loop *nfdv1alpha1.JSON, around string) string {
 	if loop == nil || loop.IsZero() {
 		return around
 	}
-	l.arguments(path, *loop, around)
+	l.arguments(at, *loop, around)
 	var text string
 	if json.Unmarshal(loop.Raw, &text) != nil {
 		return ""
@@ -78,7 +79,7 @@ func (l *linter) loop(path *field.Path, loop *nfdv1alpha1.JSON, around string) s
 	name := strings.ToLower(m[1])
 	f := dictionary.Find(name)
 	if near := dictionary.Nearest(name, dictionary.Names()); f == nil && near != "" {
-		l.warn(path, warning.Defect, "no source publishes %s; did you mean {@%s}?", m[1], near)
+		l.warn(at.path, warning.Defect, "no source publishes %s; did you mean {@%s}?", m[1], near)
 	}
 	if !f.Is(dictionary.Instances) {
 		return ""
@@ -87,7 +88,7 @@ func (l *linter) loop(path *field.Path, loop *nfdv1alpha1.JSON, around string) s
 }
 
 // arguments warns about the names in the strings of a value.
-func (l *linter) arguments(path *field.Path, value nfdv1alpha1.JSON, item string) {
+func (l *linter) arguments(at spot, value nfdv1alpha1.JSON, item string) {
 	if !bytes.Contains(value.Raw, []byte("{")) {
 		return // to decode a value takes much longer
 	}
@@ -95,21 +96,21 @@ func (l *linter) arguments(path *field.Path, value nfdv1alpha1.JSON, item string
 	if err != nil {
 		return // Compile reports it
 	}
-	l.value(path, v, item)
+	l.value(at, v, item)
 }
 
-func (l *linter) value(path *field.Path, v any, item string) {
+func (l *linter) value(at spot, v any, item string) {
 	switch v := v.(type) {
 	case string:
-		l.references(path, v)
-		l.items(path, v, item)
+		l.references(at, v)
+		l.items(at.path, v, item)
 	case []any:
 		for i := range v {
-			l.value(path.Index(i), v[i], item)
+			l.value(at.index(i), v[i], item)
 		}
 	case map[string]any:
 		for _, key := range facts.SortedKeys(v) {
-			l.value(path.Child(key), v[key], item)
+			l.value(at.child(key), v[key], item)
 		}
 	}
 }
@@ -128,35 +129,45 @@ func (l *linter) items(path *field.Path, text, item string) {
 	}
 }
 
-// instances warns about attributes of instances, such as @pci.device[0].count.
-func (l *linter) instances(path *field.Path, e string) {
+// instances warns about attributes of instances, such as @pci.device[0].count, in an expression of a string.
+func (l *linter) instances(at spot, text, e string) {
 	for _, m := range instance.FindAllStringSubmatch(e, -1) {
 		name := strings.ToLower(m[1])
-		if f := dictionary.Find(name); f.Is(dictionary.Instances) && m[3] == "" && !l.counted(path, f, m[2]) {
-			l.element(func() *field.Path { return path }, f, m[2])
+		if f := dictionary.Find(name); f.Is(dictionary.Instances) && m[3] == "" && !l.counted(at, text, m[0], f, m[2]) {
+			l.element(func() *field.Path { return at.path }, f, m[2])
 		}
 	}
 }
 
-// counted warns about a name with which the author probably means the number of instances, and reports whether it is one.
-func (l *linter) counted(path *field.Path, f *dictionary.Feature, element string) bool {
+// counted warns about a name with which the author probably means the number of instances, and reports whether it is one. ref is the
+// reference to it in the text.
+func (l *linter) counted(at spot, text, ref string, f *dictionary.Feature, element string) bool {
 	if !slices.Contains(counts, strings.ToLower(element)) || f.Knows(element) {
 		return false
 	}
-	l.warn(path, warning.Defect, "%s is a list of instances and has no %s; write {@%s.len()} for their number", f.Name, element, f.Name)
+	to := "@" + f.Name + ".len()"
+	l.advise(at.path, warning.Defect, at.refer(text, ref, to),
+		"%s is a list of instances and has no %s; write {%s} for their number", f.Name, element, to)
 	return true
 }
 
-// instead returns how to write a reference to an attribute of a feature that has instances only.
-func instead(f *dictionary.Feature, element string) string {
+// first warns about a reference to an attribute of a feature that has instances only.
+func (l *linter) first(at spot, text, ref string, f *dictionary.Feature, element string) {
 	near := element
 	if !f.Knows(element) {
-		if near = dictionary.Nearest(element, f.ElementNames()); near == "" && !f.Any() {
-			return fmt.Sprintf("%s is a list of instances and has no %s; they have %s", f.Name, element, strings.Join(f.ElementNames(), ", "))
+		near = dictionary.Nearest(element, f.ElementNames())
+		if near == "" && !f.Any() {
+			l.warn(at.path, warning.Defect, "%s is a list of instances and has no %s; they have %s", f.Name, element, strings.Join(f.ElementNames(), ", "))
+			return
 		}
 		if near == "" {
 			near = element
 		}
 	}
-	return fmt.Sprintf("%s is a list of instances, and @ refers to attributes; write {@%s[0].%s}, or a labelsTemplate", f.Name, f.Name, near)
+	to := "@" + f.Name + "[0]." + near
+	if !plainName.MatchString(near) {
+		to = "@" + f.Name + "[0][" + strconv.Quote(near) + "]"
+	}
+	l.advise(at.path, warning.Defect, at.refer(text, ref, to),
+		"%s is a list of instances, and @ refers to attributes; write {%s} for the first of them", f.Name, to)
 }

@@ -67,7 +67,7 @@ func Spec(spec *nfdv1alpha1.NodeFeatureRuleSpec, o Options) []warning.Warning {
 func Matchers(path *field.Path, r *nfdv1alpha1.Rule, o Options) []warning.Warning {
 	l := &linter{Options: o, spec: &nfdv1alpha1.NodeFeatureRuleSpec{}}
 	eachTerm(path, r, func(at place, t *nfdv1alpha1.FeatureMatcherTerm) { l.term(at, r, t) })
-	l.conditions(path, r.Conditions, "")
+	l.conditions(ruleSpot(path), r.Conditions, "")
 	return l.out
 }
 
@@ -168,33 +168,39 @@ func (l *linter) rule(path *field.Path, r *nfdv1alpha1.Rule) {
 		values map[string]string
 	}{{"labels", r.Labels}, {"annotations", r.Annotations}, {"extendedResources", r.ExtendedResources}} {
 		for _, key := range facts.SortedKeys(m.values) {
-			ref, whole := strings.CutPrefix(m.values[key], "@")
-			switch {
+			if !strings.Contains(m.values[key], "@") {
+				continue
+			}
+			at := ruleSpot(path).child(m.field).entry(key)
+			switch ref, whole := strings.CutPrefix(m.values[key], "@"); {
 			case whole && m.field == "annotations" && wholeReference.MatchString(m.values[key]):
-				at := len(l.out)
-				if l.reference(path.Child(m.field).Key(key), ref); len(l.out) > at { // what it refers to does not exist either
-					l.out[at].Message = "annotations are written as they are, with the @, unless it is in braces; " + l.out[at].Message
-					continue
-				}
-				l.advise(path.Child(m.field).Key(key), warning.Suspicious,
-					&warning.Fix{Rule: path.String(), Edits: []warning.Edit{{Path: []any{m.field, key}, Value: "{" + m.values[key] + "}"}}},
-					"annotations are written as they are, with the @: write %q", "{"+m.values[key]+"}")
+				l.literal(at, m.values[key], "annotations are written as they are, with the @")
 			case whole && m.field != "annotations":
-				l.reference(path.Child(m.field).Key(key), ref)
-			case strings.Contains(m.values[key], "@"):
-				l.references(path.Child(m.field).Key(key), m.values[key])
+				l.reference(at, m.values[key], ref)
+			default:
+				l.references(at, m.values[key])
 			}
 		}
 	}
 	for i, c := range r.NodeConditions {
-		p := path.Child("nodeConditions").Index(i)
-		l.references(p.Child("status"), c.Status)
-		l.references(p.Child("reason"), c.Reason)
-		l.references(p.Child("message"), c.Message)
+		at := ruleSpot(path).child("nodeConditions").index(i)
+		l.references(at.child("status"), c.Status)
+		l.references(at.child("reason"), c.Reason)
+		l.references(at.child("message"), c.Message)
 		if wholeReference.MatchString(c.Message) {
-			l.warn(p.Child("message"), warning.Suspicious, "a message is text: to insert the value, write {%s}", c.Message)
+			l.literal(at.child("message"), c.Message, "messages are written as they are, with the @")
 		}
 	}
+}
+
+// literal warns about a string that is a reference but is not replaced with its value.
+func (l *linter) literal(at spot, text, why string) {
+	before := len(l.out)
+	if l.reference(at, text, text[1:]); len(l.out) > before { // what it refers to does not exist either
+		l.out[before].Message = why + ", unless it is in braces; " + l.out[before].Message
+		return
+	}
+	l.advise(at.path, warning.Suspicious, at.fix("{"+text+"}"), "%s: write %q", why, "{"+text+"}")
 }
 
 // expression matches {expressions} without strings in braces, and reference an @domain.feature.element in one; an instance such as
@@ -206,14 +212,14 @@ var (
 )
 
 // references warns about references in the expressions of a string.
-func (l *linter) references(path *field.Path, value string) {
+func (l *linter) references(at spot, value string) {
 	for _, e := range expression.FindAllString(value, -1) {
 		for _, ref := range reference.FindAllString(e, -1) {
 			if !strings.HasSuffix(ref, "(") { // a function of the whole feature, such as @pci.device.len()
-				l.reference(path, ref[1:])
+				l.reference(at, value, ref[1:])
 			}
 		}
-		l.instances(path, e)
+		l.instances(at, value, e)
 	}
 }
 
@@ -227,7 +233,8 @@ func (l *linter) templateData(rule *field.Path, name, source string) {
 	}
 	for _, m := range wholeName.FindAllStringSubmatch(source, -1) {
 		if Known(m[1]) {
-			l.warn(rule.Child(name), warning.Defect, `the data of a template has no key %q: write .%s, a list of what matched, as in {{range .%s}}{{.Name}}={{.Value}}{{end}}`, m[1], m[1], m[1])
+			l.warn(rule.Child(name), warning.Defect,
+				"the data of a template has no key %q: .%s is the list of what matched, for {{range .%s}}", m[1], m[1], m[1])
 		}
 	}
 }

@@ -21,6 +21,7 @@ func lintText(t *testing.T, text string, o lint.Options) string {
 	}
 	var out []string
 	for _, w := range lint.Spec(spec, o) {
+		describes(t, w)
 		out = append(out, w.String())
 	}
 	return strings.Join(out, "\n")
@@ -218,9 +219,9 @@ func TestWhatSourcesNeverPublish(t *testing.T) {
 		"ReferenceInLabel":       {`labels: {a: "v{@kernel.versoin.major}"}`, "did you mean @kernel.version.major? No source publishes kernel.versoin"},
 		"ReferenceInCondition":   {`nodeConditions: [{type: example.com/A, status: "True", message: "{@kernel.versoin.major}"}]`, "did you mean @kernel.version.major? No source publishes kernel.versoin"},
 		"ReferenceAsStatus":      {`nodeConditions: [{type: example.com/A, status: "{@pci.device.vendor == '10de'}"}]`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
-		"ReferenceWithoutBraces": {`nodeConditions: [{type: example.com/A, status: "True", message: "@kernel.version.full"}]`, "to insert the value, write {@kernel.version.full}"},
+		"ReferenceWithoutBraces": {`nodeConditions: [{type: example.com/A, status: "True", message: "@kernel.version.full"}]`, `messages are written as they are, with the @: write "{@kernel.version.full}"`},
 		"ReferenceToInstances":   {`labels: {a: "@pci.device.vendor"}`, "pci.device is a list of instances, and @ refers to attributes; write {@pci.device[0].vendor}"},
-		"WholeNameInATemplate":   {`labelsTemplate: 'a={{index (index . "kernel.version") "full"}}'`, `the data of a template has no key "kernel.version": write .kernel.version`},
+		"WholeNameInATemplate":   {`labelsTemplate: 'a={{index (index . "kernel.version") "full"}}'`, `the data of a template has no key "kernel.version": .kernel.version is the list of what matched, for {{range .kernel.version}}`},
 	} {
 		if got := lintText(t, `{rules: [{name: a, `+tc.outputs+`, `+kernel+`}]}`, lint.Options{}); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)

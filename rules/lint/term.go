@@ -27,7 +27,8 @@ func (l *linter) term(at place, r *nfdv1alpha1.Rule, t *nfdv1alpha1.FeatureMatch
 		l.warn(at.path(), warning.Suspicious, "matches every node that has %s; is matchExpressions misspelled?", t.Feature)
 	}
 	if t.MatchName != nil && f != nil && !f.Is(dictionary.Flags) && t.MatchName.Op == nfdv1alpha1.MatchDoesNotExist {
-		l.warn(at.path().Child("matchName"), warning.Suspicious, "DoesNotExist never matches in matchName; write it in matchExpressions")
+		l.warn(at.path().Child("matchName"), warning.Suspicious,
+			"DoesNotExist never matches in matchName, which sees only the names that there are; matchExpressions can ask whether one is missing")
 	}
 	if t.MatchExpressions == nil {
 		return
@@ -117,8 +118,8 @@ func (l *linter) element(path func() *field.Path, f *dictionary.Feature, key str
 	return ""
 }
 
-// reference warns about a dynamic value without an element.
-func (l *linter) reference(path *field.Path, ref string) {
+// reference warns about a reference to what does not exist. ref is the reference without its @, and text contains it.
+func (l *linter) reference(at spot, text, ref string) {
 	domain, rest, _ := strings.Cut(ref, ".")
 	feature, element, ok := strings.Cut(rest, ".")
 	if !ok {
@@ -126,27 +127,27 @@ func (l *linter) reference(path *field.Path, ref string) {
 	}
 	name := domain + "." + feature
 	if f := dictionary.Find(strings.ToLower(name)); f != nil {
-		attributes, instances := f.Is(dictionary.Attributes), f.Is(dictionary.Instances)
-		switch {
-		case strings.ToLower(name) != name:
-			l.warn(path, warning.Suspicious, "@ values are looked up as they are written; write @%s.%s", strings.ToLower(name), element)
-		case !attributes && instances && l.counted(path, f, element):
-		case !attributes && instances:
-			l.warn(path, warning.Defect, "%s", instead(f, element))
+		before := len(l.out)
+		switch attributes := f.Is(dictionary.Attributes); {
 		case attributes:
-			l.element(func() *field.Path { return path }, f, element)
+			l.element(func() *field.Path { return at.path }, f, element)
+		case f.Is(dictionary.Instances) && !l.counted(at, text, "@"+ref, f, element):
+			l.first(at, text, "@"+ref, f, element)
+		}
+		if to := "@" + f.Name + "." + element; f.Name != name && len(l.out) == before {
+			l.advise(at.path, warning.Suspicious, at.refer(text, "@"+ref, to), "@ values are looked up as they are written; write %s", to)
 		}
 		return
 	}
 	// cpu-security.sgx.enabled, as in NFD's label, means cpu.security.sgx.enabled.
 	if d, x, ok := strings.Cut(domain, "-"); ok {
 		if f := dictionary.Find(d + "." + x); f != nil && f.Knows(rest) {
-			l.warn(path, warning.Defect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
+			l.warn(at.path, warning.Defect, "did you mean @%s.%s.%s? No source publishes %s", d, x, rest, name)
 			return
 		}
 	}
 	if near := dictionary.Nearest(name, dictionary.Names()); near != "" {
-		l.warn(path, warning.Defect, "did you mean @%s.%s? No source publishes %s", near, element, name)
+		l.warn(at.path, warning.Defect, "did you mean @%s.%s? No source publishes %s", near, element, name)
 	}
 }
 
