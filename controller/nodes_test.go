@@ -199,16 +199,20 @@ func TestRepairsDrift(t *testing.T) {
 func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
-	w.forbid("label", `!("vendor.io/forbidden" in object.metadata.?labels.orValue({}))`, "vendor.io/forbidden is not for you")
-	w.forbid("resource", `!("vendor.io/denied" in object.status.?capacity.orValue({}))`, "not for you")
+	w.forbid("nodes/status", "label", `!("vendor.io/forbidden" in object.metadata.?labels.orValue({}))`, "vendor.io/forbidden is not for you")
+	w.forbid("nodes/status", "resource", `!("vendor.io/denied" in object.status.?capacity.orValue({}))`, "not for you")
+	w.forbid("nodes", "taint", `!object.spec.?taints.orValue([]).exists(t, t.key == "vendor.io/closed")`, "the taint vendor.io/closed is not for you")
 	w.rule("copy", copies)
 	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
 	label := w.rule("label", `{rules: [{name: forbidden, labels: {vendor.io/forbidden: "true", fine: "true"}}]}`)
 	denied := w.rule("resource", `{rules: [{name: denied, extendedResources: {vendor.io/denied: "1"}, labels: {ok: "true"}}]}`)
-	m := w.start()
+	taint := w.rule("taint", `{rules: [{name: closed, taints: [{key: vendor.io/closed, effect: NoSchedule}, {key: vendor.io/open, effect: NoSchedule}]}]}`)
+	m := w.start(func(c *controller.Config) { c.Policy.Taints = true })
 	w.labels("n1", M{"a": "1", "fine": "true", "ok": "true"})
+	becomes(w, n, "the taint that is allowed", func(n *corev1.Node) bool { return len(n.Spec.Taints) == 1 && n.Spec.Taints[0].Key == "vendor.io/open" })
 	w.condition(label, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/forbidden", "refuses")
 	w.condition(denied, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/denied", "refuses")
+	w.condition(taint, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/closed", "refuses")
 	w.event("n1", "KeyRefused")
 
 	// A rejected key is not retried in a loop, and does not block later changes.
@@ -223,22 +227,26 @@ func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// forbid creates an admission policy for the status of Nodes, and waits until it is active.
-func (w *world) forbid(name, expression, message string) {
+// forbid creates an admission policy for a resource of Nodes, and waits until it is active.
+func (w *world) forbid(resource, name, expression, message string) {
 	w.Helper()
 	w.apply(&admissionv1.ValidatingAdmissionPolicy{}, fmt.Sprintf(`
 metadata: {name: %s}
 spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [nodes/status]}]}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [%s]}]}
   validations:
   - {expression: '%s', message: %s}
-  - {expression: '!("probe-%s" in object.metadata.?labels.orValue({}))'}`, name, expression, message, name))
+  - {expression: '!("probe-%s" in object.metadata.?labels.orValue({}))'}`, name, resource, expression, message, name))
 	w.apply(&admissionv1.ValidatingAdmissionPolicyBinding{}, fmt.Sprintf(
 		`{metadata: {name: %s}, spec: {policyName: %s, validationActions: [Deny]}}`, name, name))
 	probe := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"probe-%s":"1"}}}`, name))
 	testkit.Eventually(w, "policy "+name, func(ctx context.Context) error {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-		if err := w.Status().Patch(ctx, n, probe, client.DryRunAll); err == nil {
+		patch := func() error { return w.Patch(ctx, n, probe, client.DryRunAll) }
+		if resource == "nodes/status" {
+			patch = func() error { return w.Status().Patch(ctx, n, probe, client.DryRunAll) }
+		}
+		if err := patch(); err == nil {
 			return errors.New("not active")
 		}
 		return nil

@@ -2,6 +2,8 @@ package node
 
 import (
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -22,23 +24,32 @@ var fieldKinds = []struct {
 	{"status.capacity", keys.Resource},
 	{"status.allocatable", keys.Resource},
 	{"status.conditions", keys.Condition},
+	{"metadata.taints", keys.Taint}, // so the API server names the field
+	{"spec.taints", keys.Taint},
 }
 
-// blame returns the steps of a plan that the API server rejects, or nil if the error has another reason. The causes of an error name fields.
-// Only if they name none, for example in an answer of a webhook, the words of the message count.
-func blame(err error, p *plan.Plan) func(plan.Step) bool {
+// blame returns the steps that the API server rejects in one of the two patches of a plan, that of taints or that of everything else, or nil
+// if the error has another reason. The causes of an error name fields. Only if they name none, for example in an answer of a webhook, the words
+// of the message count.
+func blame(err error, p *plan.Plan, taints bool) func(plan.Step) bool {
 	if err == nil || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return nil
 	}
-	if blamed := blameCauses(err, p); blamed != nil {
-		return blamed
+	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return (s.Kind == keys.Taint) != taints })
+	blamed := blameCauses(err, p, steps)
+	if blamed == nil {
+		blamed = blameWords(err.Error(), steps, apierrors.IsInvalid(err))
 	}
-	return blameWords(err.Error(), p.Steps, apierrors.IsInvalid(err))
+	if blamed == nil {
+		return nil
+	}
+	return func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && blamed(s) }
 }
 
 // blameCauses returns the steps whose fields the causes of an error name; nil: they name none. A field names a key in brackets. A field
-// without a key is that of all labels, for example: the words of the cause then say which one it is, among the keys of this kind.
-func blameCauses(err error, p *plan.Plan) func(plan.Step) bool {
+// without a key is that of all labels, for example: the words of the cause then say which one it is, among the keys of this kind. Taints are
+// a list, in which a field names a place.
+func blameCauses(err error, p *plan.Plan, steps []plan.Step) func(plan.Step) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
@@ -51,8 +62,11 @@ func blameCauses(err error, p *plan.Plan) func(plan.Step) bool {
 				continue
 			}
 			key, _, _ := strings.Cut(strings.TrimPrefix(rest, "["), "]")
+			if known.kind == keys.Taint {
+				key = taintAt(p, key)
+			}
 			var same []plan.Step // of the kind
-			for _, s := range p.Steps {
+			for _, s := range steps {
 				if s.Kind != known.kind || s.Mark {
 					continue
 				}
@@ -78,6 +92,16 @@ func blameCauses(err error, p *plan.Plan) func(plan.Step) bool {
 	return func(s plan.Step) bool { return blamed[nameOf(s)] }
 }
 
+// taintAt returns the name of the taint at a place of the list that a plan writes; "": the list has no such place.
+func taintAt(p *plan.Plan, place string) string {
+	list := p.TaintsAfter()
+	i, err := strconv.Atoi(place)
+	if err != nil || i < 0 || i >= len(list) {
+		return ""
+	}
+	return keys.TaintName(list[i])
+}
+
 // onlyWith returns the step whose new value a message quotes; nil: there is none, or there are several.
 func onlyWith(list []plan.Step, message string) (found *plan.Step) {
 	for i := range list {
@@ -97,34 +121,40 @@ func nameOf(s plan.Step) string { return hold.Key(s.Kind, s.Key) }
 // the most likely cause, since the API server validates nothing else that was not already validated. If it was another key, the resources are
 // written in the next pass.
 func blameWords(message string, steps []plan.Step, invalid bool) func(plan.Step) bool {
-	named, contained, resources := map[string]bool{}, map[string]bool{}, false
-	whole := words(message)
-	for _, s := range steps {
-		resources = resources || s.Kind == keys.Resource
-		if whole[s.Key] {
-			named[s.Key] = true
-		} else if strings.Contains(message, s.Key) {
-			contained[s.Key] = true
-		}
+	whole, withEffects := words(message, "-_./"), words(message, "-_./:=")
+	ways := []func(plan.Step) bool{ // the most precise first: a key can be a part of another one
+		func(s plan.Step) bool {
+			key, effect, _ := strings.Cut(s.Key, ":")
+			return s.Kind == keys.Taint && (withEffects[s.Key] || withEffects[key+"="+s.New+":"+effect])
+		},
+		func(s plan.Step) bool { return whole[keyIn(s)] },
+		func(s plan.Step) bool { return strings.Contains(message, keyIn(s)) },
+		func(s plan.Step) bool { return s.Kind == keys.Resource && invalid },
 	}
-	switch {
-	case len(named) > 0: // a key can be a part of another one
-		return func(s plan.Step) bool { return named[s.Key] }
-	case len(contained) > 0:
-		return func(s plan.Step) bool { return contained[s.Key] }
-	case resources && invalid:
-		return func(s plan.Step) bool { return s.Kind == keys.Resource }
+	for _, named := range ways {
+		if slices.ContainsFunc(steps, named) {
+			return named
+		}
 	}
 	return nil
 }
 
-// words returns the parts of a message that can be keys.
-func words(message string) map[string]bool {
+// keyIn returns the key of a step as messages have it: without the effect of a taint.
+func keyIn(s plan.Step) string {
+	if s.Kind == keys.Taint {
+		key, _, _ := strings.Cut(s.Key, ":")
+		return key
+	}
+	return s.Key
+}
+
+// words returns the parts of a message that consist of letters, digits and some other characters.
+func words(message, others string) map[string]bool {
 	out := map[string]bool{}
 	for _, word := range strings.FieldsFunc(message, func(c rune) bool {
-		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_./", c)
+		return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(others, c)
 	}) {
-		out[strings.Trim(word, "-_./")] = true // of the end of a sentence
+		out[strings.Trim(word, others)] = true // of the end of a sentence
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +39,10 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 	}
 	twice := plan.Desired{Labels: M{"v.io/r": "1", "v.io/a": "x_"}, ExtendedResources: M{"v.io/r": "1", "v.io/s": "1"}}
 	both := plan.Desired{Labels: M{"v.io/a": "1"}, ExtendedResources: M{"v.io/r": "1"}}
+	tainted := plan.Desired{Labels: M{"v.io/a": "1"}, Taints: []corev1.Taint{
+		{Key: "v.io/a", Value: "b", Effect: corev1.TaintEffectNoExecute}, {Key: "v.io/a", Value: "b", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "v.io/b", Effect: corev1.TaintEffectNoSchedule},
+	}}
 	for name, tc := range map[string]struct {
 		err  error
 		want plan.Desired
@@ -61,11 +66,20 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 		"AFieldOfLabels":        {causes("metadata.labels", "x_"), twice, []string{"label v.io/a"}},
 		"ALabelByName":          {causes("metadata.labels", "v.io/r"), twice, []string{"label v.io/r"}},
 		"AnotherField":          {causes("spec.providerID", ""), plan.Desired{Labels: M{"v.io/x": "1"}}, nil},
+		"ATaintOfTheList":       {causes("metadata.taints[2].value", ""), tainted, []string{"taint v.io/a:NoSchedule"}}, // the first one is not ours
+		"ATaintOfAnother":       {causes("spec.taints[0].key", ""), plan.Desired{Taints: tainted.Taints[2:]}, nil},
+		"NoTaintOfTheList":      {causes("spec.taints[9].key", ""), plan.Desired{Taints: tainted.Taints[2:]}, nil},
+		"TheFieldOfTaints":      {causes("spec.taints", "v.io/b"), tainted, []string{"taint v.io/b:NoSchedule"}},
+		"NamesATaint":           {invalid("the taint v.io/b is not allowed"), tainted, []string{"taint v.io/b:NoSchedule"}},
+		"NamesAKeyOfTaints":     {invalid("no taint v.io/a."), tainted, []string{"taint v.io/a:NoExecute", "taint v.io/a:NoSchedule"}},
+		"NamesAnEffect":         {invalid("no taint v.io/a:NoExecute."), tainted, []string{"taint v.io/a:NoExecute"}},
+		"NamesAValue":           {invalid("no taint v.io/a=b:NoExecute."), tainted, []string{"taint v.io/a:NoExecute"}},
 		"NamesAPath":            {invalid("status.capacity.v.io/r"), both, []string{"extended resource v.io/r"}},
 	} {
-		p := plan.Compute(plan.State{}, tc.want, plan.Policy{})
+		other := corev1.Taint{Key: "v.io/other", Effect: corev1.TaintEffectNoSchedule}
+		p := plan.Compute(plan.State{Taints: []corev1.Taint{other}}, tc.want, plan.Policy{Taints: true})
 		var got []string
-		if blamed := blame(tc.err, p); blamed != nil {
+		if blamed := blame(tc.err, p, len(tc.want.Taints) > 0); blamed != nil {
 			for _, s := range p.Steps {
 				if blamed(s) {
 					got = append(got, nameOf(s))

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,39 +73,23 @@ func logRemovals(ctx context.Context, node string, d *decide.Decision) {
 	}
 }
 
-// apply writes the plan: one patch for taints, one for everything else. A key that the API server rejects must not block the
-// others, so it is skipped and not retried for a while.
+// apply writes the plan: one patch for taints, one for everything else.
 func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) error {
-	node, p, known := pass.Node, d.Plan, pass.known
+	node, known := pass.Node, pass.known
 	version, wrote := node.ResourceVersion, false
-	if body := p.Patch(); body != nil {
-		out, err := r.patch(ctx, node.Name, body, "status")
-		if blamed := blame(err, p); blamed != nil {
-			rest, refusal := p.Without(blamed), err
-			out, err = nil, nil
-			if body = rest.Patch(); body != nil {
-				out, err = r.patch(ctx, node.Name, body, "status")
-			}
-			if err == nil || err.Error() != refusal.Error() { // what is refused without them as well is not refused because of them
-				r.noteRefused(d, p, blamed, known, refusal)
-				d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
-				p = rest
-			}
-		}
-		if err != nil {
-			return r.failed(err)
-		}
-		if out != nil {
-			version, wrote = out.ResourceVersion, true
-			known.Written = version
-		}
+	p, out, err := r.applyPart(ctx, pass, d, d.Plan, false, version)
+	if err != nil {
+		return r.failed(err)
 	}
-	if body := p.TaintPatch(version); body != nil {
-		out, err := r.patch(ctx, node.Name, body)
-		if err != nil {
-			return r.failed(err)
-		}
-		if d.BeginsEviction {
+	if out != nil {
+		version, wrote = out.ResourceVersion, true
+		known.Written = version
+	}
+	if p, out, err = r.applyPart(ctx, pass, d, p, true, version); err != nil {
+		return r.failed(err)
+	}
+	if out != nil {
+		if d.BeginsEviction && slices.ContainsFunc(p.Steps, r.settings.Evicts) {
 			r.limits.gate.Wrote(node.Name)
 		}
 		known.Written, wrote = out.ResourceVersion, true
@@ -117,7 +102,36 @@ func (r *Reconciler) apply(ctx context.Context, pass *pass, d *decide.Decision) 
 	return nil
 }
 
+// applyPart writes the taints of a plan, or everything else, and returns the plan without what the API server rejects: a key that it rejects
+// must not block the others, so it is left out and not retried for a while. The Node is nil if there is nothing to write.
+func (r *Reconciler) applyPart(ctx context.Context, pass *pass, d *decide.Decision, p *plan.Plan, taints bool, version string) (
+	*plan.Plan, *corev1.Node, error,
+) {
+	write := func(p *plan.Plan) (*corev1.Node, error) {
+		if taints {
+			return r.patch(ctx, pass.Node.Name, p.TaintPatch(version))
+		}
+		return r.patch(ctx, pass.Node.Name, p.Patch(), "status")
+	}
+	out, err := write(p)
+	blamed := blame(err, p, taints)
+	if blamed == nil {
+		return p, out, err
+	}
+	rest, refusal := p.Without(blamed), err
+	if out, err = write(rest); err != nil && err.Error() == refusal.Error() {
+		return p, out, err // what is refused without them as well is not refused because of them
+	}
+	r.noteRefused(d, p, blamed, pass.known, refusal)
+	d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
+	return rest, out, err
+}
+
+// patch patches a Node. It returns nil if there is nothing to write.
 func (r *Reconciler) patch(ctx context.Context, name string, body []byte, subresource ...string) (*corev1.Node, error) {
+	if body == nil {
+		return nil, nil
+	}
 	node := &corev1.Node{}
 	node.Name = name
 	r.metrics.requests.Inc()

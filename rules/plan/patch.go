@@ -90,7 +90,7 @@ func (p *Plan) TaintPatch(resourceVersion string) []byte {
 	}
 	out := patch{Metadata: patchMetadata{ResourceVersion: resourceVersion, Annotations: record}}
 	if changes {
-		out.Spec = &patchSpec{Taints: p.taintsAfter()}
+		out.Spec = &patchSpec{Taints: p.TaintsAfter()}
 	}
 	return out.marshal()
 }

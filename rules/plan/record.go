@@ -173,7 +173,7 @@ func (p *Plan) recordInto(out map[string]*string, annotation, value string) {
 // taintRecordAfter returns the record of taints after the plan is applied.
 func (p *Plan) taintRecordAfter() string {
 	var list []string
-	for _, t := range p.taintsAfter() {
+	for _, t := range p.TaintsAfter() {
 		if p.owned[keys.Taint][keys.TaintName(t)] {
 			list = append(list, FormatTaint(t))
 		}

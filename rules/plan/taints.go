@@ -79,8 +79,8 @@ func (p *Plan) WithoutTaint(key string) *Plan {
 	return out
 }
 
-// taintsAfter returns all taints of the Node after the plan is applied: existing ones in their order, then new ones.
-func (p *Plan) taintsAfter() []corev1.Taint {
+// TaintsAfter returns all taints of the Node after the plan is applied: existing ones in their order, then new ones.
+func (p *Plan) TaintsAfter() []corev1.Taint {
 	steps := map[string]Step{}
 	for _, s := range p.Steps {
 		if s.Kind == keys.Taint {
