@@ -254,8 +254,8 @@ func TestARuleMissingInTheFirstListIsNotGone(t *testing.T) {
 	}
 }
 
-// TestRemovalsAreHeldIfTheGiverIsUnknown deletes or corrupts the record while no controller runs.
-func TestRemovalsAreHeldIfTheGiverIsUnknown(t *testing.T) {
+// TestRemovalsAreHeldIfTheOwnerIsUnknown deletes or corrupts the record while no controller runs.
+func TestRemovalsAreHeldIfTheOwnerIsUnknown(t *testing.T) {
 	for name, spoil := range map[string]func(*world, *corev1.ConfigMap) error{
 		"Missing": func(w *world, m *corev1.ConfigMap) error { return w.Delete(w.Context(), m) },
 		"Corrupt": func(w *world, m *corev1.ConfigMap) error {

@@ -150,9 +150,9 @@ func (r *rule) names(kind keys.Kind, key string) bool {
 	return r.labelsTemplate.MayWrite(key) || r.keys.Qualify(name) == key && r.labelsTemplate.MayWrite(name)
 }
 
-// Giver returns the object that set the value of a key. The set is nil if a NodeFeature requests the label; ok is false if nothing
+// Owner returns the object that set the value of a key. The set is nil if a NodeFeature requests the label; ok is false if nothing
 // sets the key.
-func (o *Outcome) Giver(kind keys.Kind, key string) (set *RuleSet, ok bool) {
+func (o *Outcome) Owner(kind keys.Kind, key string) (set *RuleSet, ok bool) {
 	space := o.get().spaces[kind]
 	if space == nil {
 		return nil, false

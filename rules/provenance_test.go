@@ -201,7 +201,7 @@ spec:
 		{keys.Taint, "vendor.io/t:NoSchedule", "two", true},
 		{"no such kind", feature + "a", "", false},
 	} {
-		set, ok := o.Giver(tc.kind, tc.key)
+		set, ok := o.Owner(tc.kind, tc.key)
 		if got := names(set); got != tc.want || ok != tc.ok {
 			t.Errorf("%s %q is given by %q, %t", tc.kind, tc.key, got, ok)
 		}

@@ -41,7 +41,7 @@ func heldEvent(node, reason string, until time.Time, why string, keys ...string)
 func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	const lease = "/apis/coordination.k8s.io/v1/namespaces/assay-system/leases/nfd-master.nfd.kubernetes.io"
 	r := &record.Record{Whole: true}
-	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
+	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
 	needs := func(flag string) []object {
 		return []object{{"feature": "cpu.cpuid", "matchExpressions": object{flag: object{"op": "Exists"}}}}
 	}

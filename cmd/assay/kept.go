@@ -69,9 +69,9 @@ func (e *explanation) recorded(ctx context.Context, instance string, g given) (o
 	if p.err != nil {
 		return []source{{Kind: ruleKind, Why: "an unknown rule: " + p.err.Error()}}
 	}
-	for _, giver := range p.record.Givers(record.KeyOf(g.kind, g.key)) {
-		s := source{Kind: ruleKind, Name: giver.Name, Why: e.world.object(giver)}
-		if giver.ID == record.Requested {
+	for _, owner := range p.record.Owners(record.KeyOf(g.kind, g.key)) {
+		s := source{Kind: ruleKind, Name: owner.Name, Why: e.world.object(owner)}
+		if owner.ID == record.Requested {
 			s.Kind, s.Name = "NodeFeature", ""
 		}
 		out = append(out, s)
@@ -104,7 +104,7 @@ func (w *world) provenance(ctx context.Context, instance string) (r *record.Reco
 }
 
 // object describes an object of the record, and what has become of it.
-func (w *world) object(g record.Giver) string {
+func (w *world) object(g record.Owner) string {
 	if g.ID == record.Requested {
 		return "spec.labels of a NodeFeature"
 	}

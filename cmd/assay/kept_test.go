@@ -14,8 +14,8 @@ import (
 // A key that the controller keeps although no rule sets it must not be attributed to another client.
 func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 	r := &record.Record{Whole: true}
-	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
-	r.Add(record.Giver{ID: "uid-2", Name: "old"}, record.KeyOf(keys.Taint, "example.com/old:NoSchedule"))
+	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
+	r.Add(record.Owner{ID: "uid-2", Name: "old"}, record.KeyOf(keys.Taint, "example.com/old:NoSchedule"))
 	node := object{
 		"metadata": object{
 			"name": "a", "labels": object{"example.com/gpu": "true", "example.com/lost": "true", "example.com/rack": "7"},
@@ -78,8 +78,8 @@ func TestExplainSaysWhichLossTaintedANode(t *testing.T) {
 // What the controller keeps on a node is there already for a rule that gives it, and goes with the rule that gave it.
 func TestDiffKnowsKeptKeys(t *testing.T) {
 	r := &record.Record{Whole: true}
-	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
-	r.Add(record.Giver{ID: "uid-2", Name: "gone"}, record.KeyOf(keys.Label, "example.com/old"))
+	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
+	r.Add(record.Owner{ID: "uid-2", Name: "gone"}, record.KeyOf(keys.Label, "example.com/old"))
 	const needs = `matchFeatures: [{feature: cpu.cpuid, matchExpressions: {%s: {op: Exists}}}]`
 	rule := func(key, flag string) object {
 		return object{

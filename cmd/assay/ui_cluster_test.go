@@ -76,8 +76,8 @@ func TestUISaysWhyTheNodeLacksAnOutput(t *testing.T) {
 func TestUISaysWhoSetAKeyThatNoRuleGives(t *testing.T) {
 	until := time.Now().Add(40 * time.Minute).UTC().Truncate(time.Second)
 	r := &record.Record{Whole: true}
-	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
-	r.Add(record.Giver{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Resource, "example.com/cards"))
+	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
+	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Resource, "example.com/cards"))
 	for name, tc := range map[string]struct {
 		event         string
 		message       string

@@ -27,8 +27,8 @@ import (
 // maxValues is the maximum number of values of a label, and of clients that have set it, in an answer.
 const maxValues = 4
 
-// givers finds who gives the labels and resources that a pod requires.
-type givers struct {
+// providers finds who gives the labels and resources that a pod requires.
+type providers struct {
 	w        *world
 	program  *rules.Program
 	requests []assayv1alpha1.NodeFeatureRequest
@@ -39,7 +39,7 @@ type givers struct {
 // given adds who gives each requirement, as evaluated on a node.
 func (w *world) given(ctx context.Context, c *cluster.Client, list []serving.Required, node string) error {
 	program, _ := w.program(ctx, w.rules) // the caller has printed what is left out
-	g := &givers{w: w, program: program, requests: w.scheduling.requests, node: node}
+	g := &providers{w: w, program: program, requests: w.scheduling.requests, node: node}
 	g.traces = program.Trace(w.fleet.Input(node))
 	var err error
 	if c != nil && slices.ContainsFunc(list, func(r serving.Required) bool { return slices.ContainsFunc(r.Keys(), ofRequest) }) {
@@ -66,7 +66,7 @@ func ofRequest(key string) bool {
 }
 
 // label adds who gives a label.
-func (g *givers) label(ctx context.Context, r *serving.Required, key string) {
+func (g *providers) label(ctx context.Context, r *serving.Required, key string) {
 	if ofRequest(key) {
 		g.request(r, key)
 		return
@@ -76,7 +76,7 @@ func (g *givers) label(ctx context.Context, r *serving.Required, key string) {
 	g.known(r, key)
 	if len(r.Given) == 0 {
 		for _, t := range computed {
-			r.Given = append(r.Given, serving.Giver{By: "rule " + t.Ref.String(), Why: "it computes the names of its labels, and may write any"})
+			r.Given = append(r.Given, serving.Provider{By: "rule " + t.Ref.String(), Why: "it computes the names of its labels, and may write any"})
 		}
 	}
 	if len(r.Given) == 0 && g.none(key) {
@@ -85,7 +85,7 @@ func (g *givers) label(ctx context.Context, r *serving.Required, key string) {
 }
 
 // rules adds the rules whose source names a key, with their expressions on the node, and returns those that compute the names of keys.
-func (g *givers) rules(r *serving.Required, kind keys.Kind, key string) (computed []*rules.RuleTrace) {
+func (g *providers) rules(r *serving.Required, kind keys.Kind, key string) (computed []*rules.RuleTrace) {
 	mentions := g.program.Mentions(kind, key)
 	for i := range g.traces {
 		t := &g.traces[i]
@@ -100,8 +100,8 @@ func (g *givers) rules(r *serving.Required, kind keys.Kind, key string) (compute
 }
 
 // rule describes a rule on the node.
-func (g *givers) rule(by string, t *rules.RuleTrace) serving.Giver {
-	out := serving.Giver{By: by, Why: t.Skipped}
+func (g *providers) rule(by string, t *rules.RuleTrace) serving.Provider {
+	out := serving.Provider{By: by, Why: t.Skipped}
 	if t.Skipped == "" {
 		out.Terms = tracing.Lines(t, g.w.opt.Mask)
 	}
@@ -112,7 +112,7 @@ func (g *givers) rule(by string, t *rules.RuleTrace) serving.Giver {
 }
 
 // request adds the NodeFeatureRequest of a label, with its expressions on the node.
-func (g *givers) request(r *serving.Required, key string) {
+func (g *providers) request(r *serving.Required, key string) {
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(key, assayv1alpha1.RequestLabelNamespace+"/"), ".")
 	var known []string
 	for i := range g.requests {
@@ -125,12 +125,12 @@ func (g *givers) request(r *serving.Required, key string) {
 			continue
 		}
 		set, report := rules.Compile(requirements.RuleOf(o), g.w.opt)
-		giver := serving.Giver{By: fmt.Sprintf("NodeFeatureRequest %s/%s", namespace, name), Why: serving.NotYet(o)}
+		provider := serving.Provider{By: fmt.Sprintf("NodeFeatureRequest %s/%s", namespace, name), Why: serving.NotYet(o)}
 		if report.OK() {
 			traces := rules.Link(g.w.opt, set).Trace(g.w.fleet.Input(g.node))
-			giver.Terms = g.rule("", &traces[0]).Terms
+			provider.Terms = g.rule("", &traces[0]).Terms
 		}
-		r.Given = append(r.Given, giver)
+		r.Given = append(r.Given, provider)
 		return
 	}
 	if key == requirements.ImpossibleLabel {
@@ -141,7 +141,7 @@ func (g *givers) request(r *serving.Required, key string) {
 }
 
 // published adds the NodeFeatures that request a label, and the source of the worker that would.
-func (g *givers) published(ctx context.Context, r *serving.Required, key string) {
+func (g *providers) published(ctx context.Context, r *serving.Required, key string) {
 	short := strings.TrimPrefix(key, nfdv1alpha1.FeatureLabelNamespace+"/")
 	worker, others := 0, []string{}
 	for _, node := range g.w.fleet.Names() {
@@ -156,11 +156,11 @@ func (g *givers) published(ctx context.Context, r *serving.Required, key string)
 		}
 	}
 	if worker > 0 {
-		r.Given = append(r.Given, serving.Giver{By: "the worker"})
+		r.Given = append(r.Given, serving.Provider{By: "the worker"})
 	}
 	for i, other := range others {
 		if i < maxValues {
-			r.Given = append(r.Given, serving.Giver{By: other})
+			r.Given = append(r.Given, serving.Provider{By: other})
 		}
 	}
 	if short == key || len(r.Given) > 0 || g.node == "" {
@@ -172,7 +172,7 @@ func (g *givers) published(ctx context.Context, r *serving.Required, key string)
 		if why.Why != "" {
 			text += ": " + why.Why
 		}
-		r.Given = append(r.Given, serving.Giver{By: "the worker's source " + why.Source, Why: text})
+		r.Given = append(r.Given, serving.Provider{By: "the worker's source " + why.Source, Why: text})
 		if near := manifest.Nearest(key, g.keys()); near != "" {
 			r.Why = "did you mean " + near + "?"
 		}
@@ -203,10 +203,10 @@ var wellKnown = []struct{ prefix, by string }{
 }
 
 // known adds the part of Kubernetes that gives a label, or the clients that have set it on Nodes, and its values.
-func (g *givers) known(r *serving.Required, key string) {
+func (g *providers) known(r *serving.Required, key string) {
 	i := slices.IndexFunc(wellKnown, func(k struct{ prefix, by string }) bool { return strings.HasPrefix(key, k.prefix) })
 	if i >= 0 {
-		r.Given = append(r.Given, serving.Giver{By: wellKnown[i].by})
+		r.Given = append(r.Given, serving.Provider{By: wellKnown[i].by})
 	}
 	values, clients := map[string]bool{}, map[string]bool{}
 	for _, node := range g.w.nodes {
@@ -230,14 +230,14 @@ func (g *givers) known(r *serving.Required, key string) {
 	}
 	switch {
 	case len(clients) > 0:
-		r.Given = append(r.Given, serving.Giver{By: "the client " + clip.Join(slices.Sorted(maps.Keys(clients)), ", ", maxValues)})
+		r.Given = append(r.Given, serving.Provider{By: "the client " + clip.Join(slices.Sorted(maps.Keys(clients)), ", ", maxValues)})
 	case len(values) > 0 && len(r.Given) == 0:
-		r.Given = append(r.Given, serving.Giver{By: "another client"})
+		r.Given = append(r.Given, serving.Provider{By: "another client"})
 	}
 }
 
 // none reports whether no Node has a label.
-func (g *givers) none(key string) bool {
+func (g *providers) none(key string) bool {
 	for _, node := range g.w.nodes {
 		if _, ok := node.Labels[key]; ok {
 			return false
@@ -247,7 +247,7 @@ func (g *givers) none(key string) bool {
 }
 
 // keys returns the keys of labels that Nodes have or rules name.
-func (g *givers) keys() []string {
+func (g *providers) keys() []string {
 	all := map[string]bool{}
 	for _, node := range g.w.nodes {
 		for key := range node.Labels {
@@ -265,9 +265,9 @@ func (g *givers) keys() []string {
 }
 
 // resource adds who gives a resource.
-func (g *givers) resource(r *serving.Required) {
+func (g *providers) resource(r *serving.Required) {
 	if !strings.Contains(r.Resource, "/") {
-		r.Given = append(r.Given, serving.Giver{By: "the kubelet"})
+		r.Given = append(r.Given, serving.Provider{By: "the kubelet"})
 		return
 	}
 	computed := g.rules(r, keys.Resource, r.Resource)
@@ -280,9 +280,9 @@ func (g *givers) resource(r *serving.Required) {
 	switch {
 	case len(r.Given) > 0:
 	case all[r.Resource]:
-		r.Given = append(r.Given, serving.Giver{By: "a device plugin"})
+		r.Given = append(r.Given, serving.Provider{By: "a device plugin"})
 	case len(computed) > 0:
-		r.Given = append(r.Given, serving.Giver{By: "rule " + computed[0].Ref.String(), Why: "it computes the names of its resources, and may write any"})
+		r.Given = append(r.Given, serving.Provider{By: "rule " + computed[0].Ref.String(), Why: "it computes the names of its resources, and may write any"})
 	case r.Nodes == 0:
 		r.Why = "nothing gives it" + didYouMean(r.Resource, slices.Sorted(maps.Keys(all)))
 	}

@@ -41,8 +41,8 @@ func (w *world) orphan(node string) bool {
 func (w *world) origins(o *rules.Outcome, worker *facts.Facts, before, now *desired.Active, past *record.Record) *desired.Origins {
 	return &desired.Origins{
 		Outcome: o, Worker: worker, Active: now.Since(before, past), Past: past, Memory: &desired.Memory{}, Unknown: len(w.fleet.Published(o.Node)) == 0,
-		Inactive: func(g record.Giver) record.State {
-			_, evaluated := before.Givers[g.ID]
+		Inactive: func(g record.Owner) record.State {
+			_, evaluated := before.Owners[g.ID]
 			if evaluated || !slices.ContainsFunc(w.rules, func(r nfdv1alpha1.NodeFeatureRule) bool { return string(r.UID) == g.ID }) {
 				return record.Gone
 			}

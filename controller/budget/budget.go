@@ -60,7 +60,7 @@ func (b *Breaker) Allow(node string, nodes int, keys ...string) (ok bool, again 
 	return true, 0
 }
 
-// AllowUnattributed is like Allow for keys whose giver is unknown: a node can lose them only after one has been due for the hold time.
+// AllowUnattributed is like Allow for keys whose owner is unknown: a node can lose them only after one has been due for the hold time.
 func (b *Breaker) AllowUnattributed(node string, keys ...string) (ok bool, again time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -139,7 +139,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		inputs:   opt.Inputs,
 		settings: opt.settings(),
 		losses:   opt.Losses.Tracker,
-		givers:   &givers{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm, vanished: opt.Vanished, suspended: opt.Suspended, definitions: opt.Definitions},
+		owners:   &owners{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm, vanished: opt.Vanished, suspended: opt.Suspended, definitions: opt.Definitions},
 		limits:   limits{breaker: opt.Breaker, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
 		fleet:    &fleet{cache: mgr.GetCache(), client: mgr.GetClient(), clock: opt.Clock},
 		memory:   newMemory(),
@@ -148,7 +148,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		watchdog: opt.Watchdog,
 		holds:    newHolds(mgr.GetClient(), mgr.GetAPIReader(), opt.Clock, opt.Policy.Record.Instance, opt.Namespace),
 	}
-	r.givers.keep(opt.Store, r.fleet.count)
+	r.owners.keep(opt.Store, r.fleet.count)
 	// A standby fills its queue too, so that it can take over immediately.
 	warm := true
 	b := ctrl.NewControllerManagedBy(mgr).

@@ -167,12 +167,12 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 		"CreatedAgainAndUnknown": {&assembly.Object{UID: "2", Lost: &assembly.Error{}}, provenance.Waiting},
 		"Waiting":                {&assembly.Object{UID: "1", Lost: &assembly.Error{}}, provenance.Waiting},
 	} {
-		g := &givers{
+		g := &owners{
 			object: func(string) *assembly.Object { return tc.object }, vanished: func(string, string) bool { return false },
 			book: provenance.NewBook(nil, provenance.Fleet{}),
 		}
-		active := &desired.Active{Givers: map[string]provenance.Giver{"3": {ID: "3"}}}
-		if got := g.state(active, provenance.Giver{ID: "1", Name: "o"}); got != tc.want {
+		active := &desired.Active{Owners: map[string]provenance.Owner{"3": {ID: "3"}}}
+		if got := g.state(active, provenance.Owner{ID: "1", Name: "o"}); got != tc.want {
 			t.Errorf("%s: state %d, want %d", name, got, tc.want)
 		}
 	}
@@ -182,8 +182,8 @@ func TestTheStateOfAnObjectThatIsNotActive(t *testing.T) {
 // The pass evaluated the rules of before, and the budget had been asked about other keys.
 func TestAnObjectHasOneStateInAPass(t *testing.T) {
 	now := &assembly.Object{UID: "1", Lost: &assembly.Error{}}
-	g := &givers{object: func(string) *assembly.Object { return now }, book: provenance.NewBook(nil, provenance.Fleet{})}
-	active, by := &desired.Active{}, provenance.Giver{ID: "1", Name: "o"}
+	g := &owners{object: func(string) *assembly.Object { return now }, book: provenance.NewBook(nil, provenance.Fleet{})}
+	active, by := &desired.Active{}, provenance.Owner{ID: "1", Name: "o"}
 	state := g.states(active)
 	first := state(by)
 	now = &assembly.Object{UID: "1"}

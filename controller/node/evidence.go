@@ -54,7 +54,7 @@ func (r *Reconciler) getEvidence(ctx context.Context, p *pass, d *decide.Decisio
 			}
 			p.Evidence.Listed = true
 		case decide.NeedProof:
-			vanished, err := r.givers.featuresVanished(ctx)
+			vanished, err := r.owners.featuresVanished(ctx)
 			if err != nil {
 				return err
 			}

@@ -69,13 +69,13 @@ func described(s plan.Step) string {
 }
 
 // absence returns which rule no longer gives a key, because of which feature, and who publishes that.
-func absence(p *pass, s plan.Step, givers []record.Giver) string {
+func absence(p *pass, s plan.Step, owners []record.Owner) string {
 	gone := ""
 	if names := vanished(p); len(names) > 0 {
 		gone = "; deleted: NodeFeature " + strings.Join(names, ", ")
 	}
 	for _, a := range p.program.Absences(p.state.Input, s.Kind, s.Key) {
-		if a.Feature == "" || !slices.ContainsFunc(givers, func(g record.Giver) bool { return g.Name == a.Object }) {
+		if a.Feature == "" || !slices.ContainsFunc(owners, func(g record.Owner) bool { return g.Name == a.Object }) {
 			continue
 		}
 		switch feature := strings.ToLower(a.Feature); {
@@ -95,10 +95,10 @@ func absence(p *pass, s plan.Step, givers []record.Giver) string {
 		}
 		return fmt.Sprintf("rule %s: %s of NodeFeature %s", a.Ref, a.Feature, strings.Join(publishers, ", "))
 	}
-	if slices.ContainsFunc(givers, func(g record.Giver) bool { return g.ID == record.Requested }) {
+	if slices.ContainsFunc(owners, func(g record.Owner) bool { return g.ID == record.Requested }) {
 		return "no NodeFeature requests it" + gone
 	}
-	return "given by " + decide.Names(givers) + gone
+	return "given by " + decide.Names(owners) + gone
 }
 
 // vanished returns the NodeFeatures that counted in the last pass over the node and do not count now.

@@ -389,13 +389,13 @@ func TestTheFirstPassConfirmsDeletions(t *testing.T) {
 	var confirmed []string
 	away := errors.New("the API server is away")
 	w.restart(func(r *Reconciler) {
-		r.givers.object = func(name string) *assembly.Object {
+		r.owners.object = func(name string) *assembly.Object {
 			if name == "known" {
 				return &assembly.Object{UID: "another"}
 			}
 			return nil
 		}
-		r.givers.confirm = func(_ context.Context, name, uid string) error {
+		r.owners.confirm = func(_ context.Context, name, uid string) error {
 			if name != uid {
 				t.Errorf("confirms %s with the UID %s", name, uid)
 			}

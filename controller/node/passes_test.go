@@ -141,7 +141,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),
 		settings: decide.Settings{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}},
-		givers: &givers{
+		owners: &owners{
 			registry: registry,
 			object:   func(string) *assembly.Object { return nil },
 			confirm:  func(context.Context, string, string) error { return nil },
@@ -157,7 +157,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 	for _, f := range change {
 		f(r)
 	}
-	r.givers.keep(provenance.NewStore(w.Client, w.Client, namespace, "state"), r.fleet.count)
+	r.owners.keep(provenance.NewStore(w.Client, w.Client, namespace, "state"), r.fleet.count)
 	if err := r.inputs.Watch(w.Context(), w.cache); err != nil {
 		w.Fatal(err)
 	}

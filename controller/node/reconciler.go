@@ -37,7 +37,7 @@ type Reconciler struct {
 	inputs   *inputs.Nodes
 	settings decide.Settings
 	losses   *loss.Tracker // of all nodes; nil: no node is tainted because of them
-	givers   *givers
+	owners   *owners
 	limits   limits
 	fleet    *fleet
 	memory   *memory
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.registry.Program() == nil {
 		return ctrl.Result{RequeueAfter: retryHeld}, nil // rules are still being compiled
 	}
-	if err := r.givers.begin(ctx, r.limits.gate); err != nil {
+	if err := r.owners.begin(ctx, r.limits.gate); err != nil {
 		return ctrl.Result{}, err
 	}
 	linked := r.registry.Program()
@@ -135,11 +135,11 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 		return nil, err
 	}
 	r.reportLeftOut(ctx, node, state.LeftOut)
-	p := &pass{known: known, state: state, program: linked.Program, active: r.givers.of(linked), outcome: r.eval(linked.Program, state.Input)}
+	p := &pass{known: known, state: state, program: linked.Program, active: r.owners.of(linked), outcome: r.eval(linked.Program, state.Input)}
 	origins := &desired.Origins{
-		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.givers.book.Past(), Memory: &known.Memory.Memory, Unknown: state.Blind,
-		Inactive:  r.givers.states(p.active),
-		Suspended: r.givers.suspended != nil && r.givers.suspended(),
+		Outcome: p.outcome, Worker: state.Input.Worker, Active: p.active, Past: r.owners.book.Past(), Memory: &known.Memory.Memory, Unknown: state.Blind,
+		Inactive:  r.owners.states(p.active),
+		Suspended: r.owners.suspended != nil && r.owners.suspended(),
 	}
 	changes := r.limits.changes.Of(node.Name)
 	now := r.clock.Now()
@@ -173,7 +173,7 @@ func (r *Reconciler) features(state inputs.State, now time.Time) decide.Features
 		return max(time.Nanosecond, until.Sub(now)) // it counted when the state was read
 	}
 	f := decide.Features{
-		Held: left(state.HeldUntil), Unknown: state.Blind, Undefined: r.givers.undefined(now, r.inputs.Grace()),
+		Held: left(state.HeldUntil), Unknown: state.Blind, Undefined: r.owners.undefined(now, r.inputs.Grace()),
 		DevicesHeld: left(state.Devices.HeldUntil), DevicesIncomplete: state.Devices.Incomplete,
 		DevicesOver: state.Devices.Facts.DevicesOver(),
 	}
@@ -235,5 +235,5 @@ func (r *Reconciler) forget(ctx context.Context, name string) error {
 	r.limits.breaker.Withdraw(name)
 	r.limits.changes.Forget(name)
 	r.holds.forget(ctx, name)
-	return r.givers.book.Forget(ctx, name)
+	return r.owners.book.Forget(ctx, name)
 }

@@ -10,7 +10,7 @@ import (
 
 // undefined returns whether NodeFeatures are unknown because of their definition. A definition that is not the one under which the record was
 // written was created after all NodeFeatures had been deleted.
-func (g *givers) undefined(now time.Time, grace time.Duration) decide.Undefined {
+func (g *owners) undefined(now time.Time, grace time.Duration) decide.Undefined {
 	d := g.definitions.Of(definition.Features)
 	if d.State == definition.Absent {
 		return decide.Undefined{Absent: true}
@@ -35,6 +35,6 @@ func (g *givers) undefined(now time.Time, grace time.Duration) decide.Undefined 
 
 // featuresVanished reads whether the NodeFeatures that the cache lacks were deleted with their definition. The two watches have no order, and a
 // definition that cannot be watched is read every few seconds: until then an object that is gone looks like one that its publisher deleted.
-func (g *givers) featuresVanished(ctx context.Context) (bool, error) {
+func (g *owners) featuresVanished(ctx context.Context) (bool, error) {
 	return g.definitions.Vanished(ctx, definition.Features, g.definitions.Of(definition.Features).UID)
 }

@@ -55,12 +55,12 @@ func definitions(t *testing.T, uid types.UID) *follow.Definitions {
 func TestNodeFeaturesThatWereDeletedWithTheirDefinition(t *testing.T) {
 	for name, restarts := range map[string]bool{"Running": false, "Restarted": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newPasses(t, func(r *Reconciler) { r.givers.definitions = definitions(t, "1") })
+			w := newPasses(t, func(r *Reconciler) { r.owners.definitions = definitions(t, "1") })
 			rule := nfdv1alpha1.Rule{Labels: M{"fabric": "true"}, MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "vendor.attr"}}}
 			// becomes changes the definition, which a process learns that runs or starts.
 			becomes := func(uid types.UID) {
-				if w.r.givers.definitions = definitions(t, uid); restarts {
-					w.restart(func(r *Reconciler) { r.givers.definitions = definitions(t, uid) })
+				if w.r.owners.definitions = definitions(t, uid); restarts {
+					w.restart(func(r *Reconciler) { r.owners.definitions = definitions(t, uid) })
 					w.rule("r", rule)
 				}
 			}
@@ -100,7 +100,7 @@ func TestNodeFeaturesThatWereDeletedWithTheirDefinition(t *testing.T) {
 
 // TestADeletedNodeFeatureIsGoneWhileItsDefinitionIsThere: this is how publishers take back what they have published.
 func TestADeletedNodeFeatureIsGoneWhileItsDefinitionIsThere(t *testing.T) {
-	w := newPasses(t, func(r *Reconciler) { r.givers.definitions = definitions(t, "1") })
+	w := newPasses(t, func(r *Reconciler) { r.owners.definitions = definitions(t, "1") })
 	w.rule("r", nfdv1alpha1.Rule{Labels: M{"fabric": "true"}, MatchFeatures: nfdv1alpha1.FeatureMatcher{{Feature: "vendor.attr"}}})
 	w.publish(link("up"))
 	vendor := published("vendor-n", attributes("vendor.attr", M{"fabric": "yes"}))

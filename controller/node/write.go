@@ -23,7 +23,7 @@ import (
 // afterwards.
 func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) error {
 	logRemovals(ctx, p.Node.Name, d)
-	err := r.givers.book.Record(ctx, p.Node.Name, d.Givers)
+	err := r.owners.book.Record(ctx, p.Node.Name, d.Owners)
 	if err == nil {
 		err = r.apply(ctx, p, d)
 	}
@@ -43,7 +43,7 @@ func (r *Reconciler) write(ctx context.Context, p *pass, d *decide.Decision) err
 	if err != nil {
 		return err
 	}
-	return r.givers.book.Passed(ctx, p.Node.Name, provenance.Pass{
+	return r.owners.book.Passed(ctx, p.Node.Name, provenance.Pass{
 		Generation: p.active.Generation, Given: p.known.Given, Held: p.known.HeldKeys(),
 	})
 }

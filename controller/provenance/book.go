@@ -29,9 +29,9 @@ type Fleet struct {
 	// Nodes returns the number of Nodes; 0: there are none, or they cannot be counted.
 	Nodes func(context.Context) int
 	// Objects returns the active objects by ID, and the generation of the rules.
-	Objects func() (generation int64, active map[string]Giver)
+	Objects func() (generation int64, active map[string]Owner)
 	// State returns the state of an object that is not active.
-	State func(Giver) State
+	State func(Owner) State
 	// Definitions returns the UIDs of the definitions of the kinds of objects, by name.
 	Definitions func() map[string]string
 }
@@ -67,7 +67,7 @@ func NewBook(store *Store, fleet Fleet) *Book {
 
 // Load reads the record if this process has not read it. The first time it returns the objects that have given keys and are not
 // active: the caller must check with the API server whether they have been deleted.
-func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
+func (b *Book) Load(ctx context.Context) (absent []Owner, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.read != 0 {
@@ -95,7 +95,7 @@ func (b *Book) Load(ctx context.Context) (absent []Giver, err error) {
 	for _, id := range slices.Sorted(maps.Keys(stored.Objects)) {
 		if _, ok := active[id]; !ok {
 			e := stored.Objects[id]
-			absent = append(absent, Giver{ID: id, Name: e.Name, Print: e.Rolled})
+			absent = append(absent, Owner{ID: id, Name: e.Name, Print: e.Rolled})
 		}
 	}
 	return absent, nil
@@ -117,8 +117,8 @@ func (b *Book) Past() *Record { return b.past.Load() }
 func (b *Book) Record(ctx context.Context, node string, list []Gave) error {
 	b.mu.Lock()
 	for _, g := range list {
-		if !b.record.Covers(g.Giver, g.Key) {
-			b.record.Add(g.Giver, g.Key)
+		if !b.record.Covers(g.Owner, g.Key) {
+			b.record.Add(g.Owner, g.Key)
 			b.changes++
 		}
 	}
@@ -202,7 +202,7 @@ func (b *Book) finish(ctx context.Context) bool {
 		if _, ok := active[id]; ok {
 			continue
 		}
-		switch b.fleet.State(Giver{ID: id, Name: e.Name}) {
+		switch b.fleet.State(Owner{ID: id, Name: e.Name}) {
 		case Unsettled:
 			next.Put(id, e)
 		case Waiting:
@@ -238,7 +238,7 @@ func (b *Book) fill(next *Record) {
 	}
 	for _, list := range b.pending {
 		for _, g := range list {
-			next.Add(g.Giver, g.Key)
+			next.Add(g.Owner, g.Key)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type library struct {
 	writes     int
 	nodes      int
 	generation int64
-	active     map[string]Giver
+	active     map[string]Owner
 	states     map[string]State
 
 	definitions map[string]string
@@ -39,7 +39,7 @@ type library struct {
 
 func newLibrary(t *testing.T) *library {
 	t.Helper()
-	l := &library{T: t, nodes: 2, active: map[string]Giver{}, states: map[string]State{}}
+	l := &library{T: t, nodes: 2, active: map[string]Owner{}, states: map[string]State{}}
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -72,8 +72,8 @@ func newLibrary(t *testing.T) *library {
 func (l *library) book() *Book {
 	return NewBook(NewStore(l.client, l.client, "assay", "state"), Fleet{
 		Nodes:   func(context.Context) int { return l.nodes },
-		Objects: func() (int64, map[string]Giver) { return l.generation, l.active },
-		State:   func(g Giver) State { return l.states[g.ID] },
+		Objects: func() (int64, map[string]Owner) { return l.generation, l.active },
+		State:   func(g Owner) State { return l.states[g.ID] },
 
 		Definitions: func() map[string]string { return l.definitions },
 	})
@@ -127,17 +127,17 @@ func (l *library) stored() *Record {
 	return l.opened().Past()
 }
 
-// givers returns the IDs of the objects that could have given the label.
-func givers(r *Record, label string) (out []string) {
-	for _, g := range r.Givers(record.KeyOf(keys.Label, label)) {
+// owners returns the IDs of the objects that could have given the label.
+func owners(r *Record, label string) (out []string) {
+	for _, g := range r.Owners(record.KeyOf(keys.Label, label)) {
 		out = append(out, g.ID)
 	}
 	return out
 }
 
-func giver(id string) Giver { return Giver{ID: id, Name: "object-" + id, Print: "1"} }
+func owner(id string) Owner { return Owner{ID: id, Name: "object-" + id, Print: "1"} }
 
-func gave(id, label string) Gave { return Gave{Giver: giver(id), Key: record.KeyOf(keys.Label, label)} }
+func gave(id, label string) Gave { return Gave{Owner: owner(id), Key: record.KeyOf(keys.Label, label)} }
 
 func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	l := newLibrary(t)
@@ -151,7 +151,7 @@ func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	if l.writes != 1 {
 		t.Errorf("%d writes, want 1: the store has the key of the second node already", l.writes)
 	}
-	l.active["b"] = giver("b")
+	l.active["b"] = owner("b")
 	second := l.book()
 	if got := l.load(second); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("absent: %v, want the object that is not active", got)
@@ -159,7 +159,7 @@ func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	if got := l.load(second); got != nil {
 		t.Errorf("a second call returns %v", got)
 	}
-	if got := second.Past(); !slices.Equal(givers(got, "x"), []string{"a"}) || !slices.Equal(givers(got, "y"), []string{"b"}) || got.Whole {
+	if got := second.Past(); !slices.Equal(owners(got, "x"), []string{"a"}) || !slices.Equal(owners(got, "y"), []string{"b"}) || got.Whole {
 		t.Errorf("the next process reads %+v", got)
 	}
 	second.Unload()
@@ -168,10 +168,10 @@ func TestTheRecordOutlivesTheProcess(t *testing.T) {
 	}
 	// The record at the start does not change.
 	l.cover(second, "n1", gave("c", "z"))
-	if got := givers(second.Past(), "z"); got != nil {
+	if got := owners(second.Past(), "z"); got != nil {
 		t.Errorf("the record at the start has %v", got)
 	}
-	if got := givers(l.stored(), "z"); !slices.Equal(got, []string{"c"}) {
+	if got := owners(l.stored(), "z"); !slices.Equal(got, []string{"c"}) {
 		t.Errorf("the store has %v", got)
 	}
 }
@@ -206,7 +206,7 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		l := newLibrary(t)
 		o, set := outcome(t, "r", "now")
 		id := set.ID()
-		l.generation, l.active[id] = 1, giver(id)
+		l.generation, l.active[id] = 1, owner(id)
 		b := l.opened()
 		l.cover(b, "n1", gave(id, prefix+"before"), gave(id, prefix+"now"), gave("gone", prefix+"gone"), gave("unsettled", prefix+"unsettled"))
 		l.states["gone"], l.states["unsettled"] = Gone, Unsettled
@@ -215,7 +215,7 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 	t.Run("All", func(t *testing.T) {
 		l, b, pass, id := start(t)
 		l.passed(b, "n1", pass)
-		if got := l.stored(); got.Whole || givers(got, prefix+"gone") == nil {
+		if got := l.stored(); got.Whole || owners(got, prefix+"gone") == nil {
 			t.Errorf("the record is rebuilt after one of two nodes: %+v", got)
 		}
 		l.passed(b, "n1", pass)
@@ -233,7 +233,7 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		for label, want := range map[string][]string{
 			"now": {id}, "held": {id}, "pending": {id}, "before": nil, "gone": nil, "unsettled": {"unsettled"},
 		} {
-			if have := givers(got, prefix+label); !slices.Equal(have, want) {
+			if have := owners(got, prefix+label); !slices.Equal(have, want) {
 				t.Errorf("label %s is given by %v, want %v", label, have, want)
 			}
 		}
@@ -304,10 +304,10 @@ func TestTheRecordIsRebuiltOnceAllNodesHavePassed(t *testing.T) {
 		l.nodes = 1
 		l.forget(b, "n2")
 		l.generation, pass.Generation = 2, 2
-		edited := giver(id)
+		edited := owner(id)
 		edited.Print = "2"
 		l.active[id] = edited
-		l.cover(b, "n1", Gave{Giver: edited, Key: record.KeyOf(keys.Label, prefix+"now")})
+		l.cover(b, "n1", Gave{Owner: edited, Key: record.KeyOf(keys.Label, prefix+"now")})
 		l.passed(b, "n1", pass)
 		if e := l.stored().Objects[id]; e == nil || e.Rolled != "2" {
 			t.Errorf("all nodes have the edited object, and the record of it is %+v: after a restart, the edit explains every removal", e)
@@ -382,7 +382,7 @@ func TestAFailedWriteIsReported(t *testing.T) {
 		l.fail = nil
 		l.load(b)
 		l.cover(b, "n1", gave("a", "x"))
-		if got := givers(l.stored(), "x"); !slices.Equal(got, []string{"a"}) {
+		if got := owners(l.stored(), "x"); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("the store has %v", got)
 		}
 	})
@@ -404,7 +404,7 @@ func TestTwoProcessesLoseNoKey(t *testing.T) {
 	l.cover(two, "n2", gave("c", "z"))
 	got := l.stored()
 	for label, want := range map[string]string{"x": "a", "y": "b", "z": "c"} {
-		if have := givers(got, label); !slices.Equal(have, []string{want}) {
+		if have := owners(got, label); !slices.Equal(have, []string{want}) {
 			t.Errorf("label %s is given by %v, want %s", label, have, want)
 		}
 	}
@@ -459,7 +459,7 @@ func TestTheStoreKeepsResultsBesideTheRecord(t *testing.T) {
 func TestTheRecordKeepsTheDefinitionUntilWhatWentWithItIsSettled(t *testing.T) {
 	l := newLibrary(t)
 	l.nodes, l.definitions = 1, map[string]string{"rules": "first"}
-	gone := Giver{ID: "1", Name: "gone", Print: "x"}
+	gone := Owner{ID: "1", Name: "gone", Print: "x"}
 	l.active["1"] = gone
 	b := l.opened()
 	pass := func(generation int64, held ...Gave) {
@@ -474,7 +474,7 @@ func TestTheRecordKeepsTheDefinitionUntilWhatWentWithItIsSettled(t *testing.T) {
 		next := l.opened()
 		return next.Past()
 	}
-	key := Gave{Giver: gone, Key: 7}
+	key := Gave{Owner: gone, Key: 7}
 	pass(1, key)
 	if got := stored().Definitions["rules"]; got != "first" {
 		t.Fatalf("the record is of definition %q", got)

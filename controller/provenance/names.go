@@ -9,8 +9,8 @@ type (
 	Record = record.Record
 	// Entry is the record of one object.
 	Entry = record.Entry
-	// Giver is a rule object in the state in which it gave a key.
-	Giver = record.Giver
+	// Owner is a rule object in the state in which it gave a key.
+	Owner = record.Owner
 	// Gave is a key that an object gives to a node.
 	Gave = record.Gave
 	// Given lists the keys that the rules gave a Node.

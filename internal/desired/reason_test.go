@@ -37,8 +37,8 @@ func TestALabelOfANodeFeatureIsNotOverruled(t *testing.T) {
 
 // TestAnObjectThatChangedIsTheCause compares fingerprints with those of the last pass, or of the last process.
 func TestAnObjectThatChangedIsTheCause(t *testing.T) {
-	givers := func(print string) map[string]record.Giver {
-		return map[string]record.Giver{"o": {ID: "o", Print: print}}
+	owners := func(print string) map[string]record.Owner {
+		return map[string]record.Owner{"o": {ID: "o", Print: print}}
 	}
 	entry := func(rolled string) map[string]*record.Entry {
 		return map[string]*record.Entry{"o": {Rolled: rolled}}
@@ -49,15 +49,15 @@ func TestAnObjectThatChangedIsTheCause(t *testing.T) {
 		past  record.Record
 		want  bool
 	}{
-		"SameAsInTheLastPass":    {Memory{Given: record.GivenBy(outcome, record.NewEdition(givers("2")))}, record.Record{}, false},
-		"OtherThanInTheLastPass": {Memory{Given: record.GivenBy(outcome, record.NewEdition(givers("1")))}, record.Record{}, true},
+		"SameAsInTheLastPass":    {Memory{Given: record.GivenBy(outcome, record.NewEdition(owners("2")))}, record.Record{}, false},
+		"OtherThanInTheLastPass": {Memory{Given: record.GivenBy(outcome, record.NewEdition(owners("1")))}, record.Record{}, true},
 		"NewSinceTheLastPass":    {Memory{Given: record.GivenBy(outcome, record.NewEdition(nil))}, record.Record{}, true},
 		"SameAsRecorded":         {Memory{}, record.Record{Objects: entry("2")}, false},
 		"OtherThanRecorded":      {Memory{}, record.Record{Objects: entry("1")}, true},
 		"NotInAWholeRecord":      {Memory{}, record.Record{Whole: true}, true},
 		"NotInAPartialRecord":    {Memory{}, record.Record{}, false},
 	} {
-		o := &Origins{Memory: &tc.known, Past: &tc.past, Active: &Active{Givers: givers("2")}}
+		o := &Origins{Memory: &tc.known, Past: &tc.past, Active: &Active{Owners: owners("2")}}
 		if got := o.changed("o"); got != tc.want {
 			t.Errorf("%s: changed %t, want %t", name, got, tc.want)
 		}

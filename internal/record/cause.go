@@ -31,7 +31,7 @@ type Object struct {
 // Case is everything that the cause of a removal, or of a changed value, depends on.
 type Case struct {
 	// Past are the objects that may have given the key; empty: unknown.
-	Past []Giver
+	Past []Owner
 	// Now are the same objects at present.
 	Now []Object
 	// Overruled is set if an object that is new or has changed sets or deletes the key on the node.

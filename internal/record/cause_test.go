@@ -3,12 +3,12 @@ package record
 import "testing"
 
 func TestWhy(t *testing.T) {
-	old, mixed := Giver{ID: "a", Print: "1"}, Giver{ID: "a"}
+	old, mixed := Owner{ID: "a", Print: "1"}, Owner{ID: "a"}
 	same, edited := Object{State: Active, Print: "1", MayGive: true}, Object{State: Active, Print: "2", MayGive: true}
 	dropped := Object{State: Active, Print: "2"}
 	gives := Object{State: Active, Print: "2", MayGive: true, Gives: true}
-	one := func(g Giver, now Object) Case { return Case{Past: []Giver{g}, Now: []Object{now}} }
-	two := func(first, second Object) Case { return Case{Past: []Giver{old, old}, Now: []Object{first, second}} }
+	one := func(g Owner, now Object) Case { return Case{Past: []Owner{g}, Now: []Object{now}} }
+	two := func(first, second Object) Case { return Case{Past: []Owner{old, old}, Now: []Object{first, second}} }
 	unknown := func(c Case) Case { c.Unknown = true; return c }
 	overruled := func(c Case) Case { c.Overruled = true; return c }
 	for name, tc := range map[string]struct {

@@ -19,48 +19,48 @@ func IDOf(set *rules.RuleSet) string {
 
 // Objects returns the objects of a program, and the one for labels that NodeFeatures request, with their fingerprints under the
 // given settings.
-func Objects(p *rules.Program, settings string) map[string]Giver {
+func Objects(p *rules.Program, settings string) map[string]Owner {
 	prints := p.Fingerprints(settings)
-	out := make(map[string]Giver, len(prints)+1)
+	out := make(map[string]Owner, len(prints)+1)
 	for _, s := range p.Sets() {
-		out[s.ID()] = Giver{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
+		out[s.ID()] = Owner{ID: s.ID(), Name: s.Name, Print: prints[s.ID()]}
 	}
-	out[Requested] = Giver{ID: Requested, Name: "NodeFeature", Print: settings}
+	out[Requested] = Owner{ID: Requested, Name: "NodeFeature", Print: settings}
 	return out
 }
 
 // Gave is a key that an object gives to a node.
 type Gave struct {
-	Giver
+	Owner
 	Key Key
 }
 
 // Edition holds the objects of one program. It is immutable.
 type Edition struct {
-	givers  []Giver // sorted by ID
+	owners  []Owner // sorted by ID
 	numbers map[string]int
 }
 
 // NewEdition returns the edition with these objects, by ID; see Objects.
-func NewEdition(objects map[string]Giver) *Edition {
-	e := &Edition{givers: make([]Giver, 0, len(objects)), numbers: make(map[string]int, len(objects))}
+func NewEdition(objects map[string]Owner) *Edition {
+	e := &Edition{owners: make([]Owner, 0, len(objects)), numbers: make(map[string]int, len(objects))}
 	for _, g := range objects {
-		e.givers = append(e.givers, g)
+		e.owners = append(e.owners, g)
 	}
-	slices.SortFunc(e.givers, func(a, b Giver) int { return cmp.Compare(a.ID, b.ID) })
-	for i, g := range e.givers {
+	slices.SortFunc(e.owners, func(a, b Owner) int { return cmp.Compare(a.ID, b.ID) })
+	for i, g := range e.owners {
 		e.numbers[g.ID] = i
 	}
 	return e
 }
 
-// Giver returns an object by ID; ok is false if the edition does not have it.
-func (e *Edition) Giver(id string) (g Giver, ok bool) {
+// Owner returns an object by ID; ok is false if the edition does not have it.
+func (e *Edition) Owner(id string) (g Owner, ok bool) {
 	i, ok := e.numbers[id]
 	if !ok {
-		return Giver{}, false
+		return Owner{}, false
 	}
-	return e.givers[i], true
+	return e.owners[i], true
 }
 
 // Given lists the keys that the rules gave a Node, with the objects that gave them. It takes 16 bytes a key, where an outcome takes 45 kB
@@ -68,7 +68,7 @@ func (e *Edition) Giver(id string) (g Giver, ok bool) {
 type Given struct {
 	Edition *Edition
 	keys    []wideKey // sorted
-	givers  []uint32  // numbers in the edition, by index of the key
+	owners  []uint32  // numbers in the edition, by index of the key
 	values  []uint32  // hashes, by index of the key
 }
 
@@ -87,7 +87,7 @@ func hash(text string) uint32 { return uint32(maphash.String(seed, text)) } //no
 func GivenBy(o *rules.Outcome, e *Edition) *Given {
 	type entry struct {
 		key          wideKey
-		giver, value uint32
+		owner, value uint32
 	}
 	var list []entry
 	for g := range o.Given() {
@@ -96,20 +96,20 @@ func GivenBy(o *rules.Outcome, e *Edition) *Given {
 		}
 	}
 	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
-	out := &Given{Edition: e, keys: make([]wideKey, len(list)), givers: make([]uint32, len(list)), values: make([]uint32, len(list))}
+	out := &Given{Edition: e, keys: make([]wideKey, len(list)), owners: make([]uint32, len(list)), values: make([]uint32, len(list))}
 	for i, p := range list {
-		out.keys[i], out.givers[i], out.values[i] = p.key, p.giver, p.value
+		out.keys[i], out.owners[i], out.values[i] = p.key, p.owner, p.value
 	}
 	return out
 }
 
-// Giver returns the object that gave a key; ok is false if none did.
-func (g *Given) Giver(kind keys.Kind, key string) (by Giver, ok bool) {
+// Owner returns the object that gave a key; ok is false if none did.
+func (g *Given) Owner(kind keys.Kind, key string) (by Owner, ok bool) {
 	i, ok := g.find(kind, key)
 	if !ok {
-		return Giver{}, false
+		return Owner{}, false
 	}
-	return g.Edition.givers[g.givers[i]], true
+	return g.Edition.owners[g.owners[i]], true
 }
 
 // Has reports whether a key was given with a value.
@@ -131,7 +131,7 @@ func (g *Given) Fill(r *Record) {
 		return
 	}
 	for i, key := range g.keys {
-		if e := r.Objects[g.Edition.givers[g.givers[i]].ID]; e != nil {
+		if e := r.Objects[g.Edition.owners[g.owners[i]].ID]; e != nil {
 			e.Add(Key(key >> 32))
 		}
 	}

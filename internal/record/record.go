@@ -21,8 +21,8 @@ const DataKey = "_provenance"
 // Requested is the ID for labels that NodeFeatures request without a rule.
 const Requested = "nodefeatures:spec.labels"
 
-// Giver is a rule object in the state in which it gave a key.
-type Giver struct {
+// Owner is a rule object in the state in which it gave a key.
+type Owner struct {
 	ID, Name string
 	// Print is the fingerprint that it had; empty: nodes could have keys from several versions.
 	Print string
@@ -70,17 +70,17 @@ type Entry struct {
 	Keys map[Key]bool
 }
 
-// Givers returns the objects that could have given a key, sorted by ID. A nil Record belongs to a program that could not read it.
-func (r *Record) Givers(key Key) (out []Giver) {
+// Owners returns the objects that could have given a key, sorted by ID. A nil Record belongs to a program that could not read it.
+func (r *Record) Owners(key Key) (out []Owner) {
 	if r == nil {
 		return nil
 	}
 	for id, e := range r.Objects {
 		if e.Keys[key] {
-			out = append(out, Giver{ID: id, Name: e.Name, Print: e.Rolled})
+			out = append(out, Owner{ID: id, Name: e.Name, Print: e.Rolled})
 		}
 	}
-	slices.SortFunc(out, func(a, b Giver) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b Owner) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -93,13 +93,13 @@ func (r *Record) Rolled(id string) string {
 }
 
 // Covers reports whether the record already contains that an object could have given a key.
-func (r *Record) Covers(g Giver, key Key) bool {
+func (r *Record) Covers(g Owner, key Key) bool {
 	e := r.Objects[g.ID]
 	return e != nil && (e.Rolled == "" || e.Rolled == g.Print) && (e.Keys[key] || len(e.Keys) >= MaxKeys)
 }
 
 // Add records that an object in its current state gives a key to a node.
-func (r *Record) Add(g Giver, key Key) {
+func (r *Record) Add(g Owner, key Key) {
 	e := r.Objects[g.ID]
 	if e == nil {
 		e = &Entry{Keys: map[Key]bool{}}

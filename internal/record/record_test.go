@@ -10,7 +10,7 @@ import (
 
 func TestARecordSurvivesItsText(t *testing.T) {
 	r := &Record{Whole: true}
-	a, b := Giver{ID: "1", Name: "a", Print: "x"}, Giver{ID: "2", Name: "b", Print: "y"}
+	a, b := Owner{ID: "1", Name: "a", Print: "x"}, Owner{ID: "2", Name: "b", Print: "y"}
 	shared, own := KeyOf(keys.Label, "shared"), KeyOf(keys.Label, "own")
 	r.Add(a, shared)
 	r.Add(b, shared)
@@ -23,13 +23,13 @@ func TestARecordSurvivesItsText(t *testing.T) {
 	if got.Encode() != r.Encode() || !got.Whole {
 		t.Errorf("%s became %s", r.Encode(), got.Encode())
 	}
-	if givers := got.Givers(shared); len(givers) != 2 || givers[0] != a || givers[1].Print != "" {
-		t.Errorf("givers of the shared key: %v", givers)
+	if owners := got.Owners(shared); len(owners) != 2 || owners[0] != a || owners[1].Print != "" {
+		t.Errorf("owners of the shared key: %v", owners)
 	}
-	if givers := got.Givers(KeyOf(keys.Annotation, "own")); len(givers) != 0 {
-		t.Errorf("a label counts as an annotation: %v", givers)
+	if owners := got.Owners(KeyOf(keys.Annotation, "own")); len(owners) != 0 {
+		t.Errorf("a label counts as an annotation: %v", owners)
 	}
-	if !got.Covers(a, shared) || got.Covers(a, own) || got.Covers(Giver{ID: "1", Print: "z"}, shared) {
+	if !got.Covers(a, shared) || got.Covers(a, own) || got.Covers(Owner{ID: "1", Print: "z"}, shared) {
 		t.Error("the record does not cover what it should, or more")
 	}
 }
@@ -37,7 +37,7 @@ func TestARecordSurvivesItsText(t *testing.T) {
 func TestARecordIsBounded(t *testing.T) {
 	r := &Record{Whole: true}
 	for i := range 400 {
-		g := Giver{ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Name: strings.Repeat("n", 253), Print: "0123456789abcdef"}
+		g := Owner{ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Name: strings.Repeat("n", 253), Print: "0123456789abcdef"}
 		for j := range 3 + i*10 {
 			r.Add(g, Key(j))
 		}
@@ -68,8 +68,8 @@ func TestATextThatIsNotARecordIsAnError(t *testing.T) {
 // An incomplete record does not prove that an object missing from it is new.
 func TestAnIncompleteRecordDoesNotMakeObjectsLookEdited(t *testing.T) {
 	r := &Record{}
-	r.Add(Giver{ID: "1", Print: "x"}, 1)
-	if got := r.Givers(1); len(got) != 1 || got[0].Print != "x" {
-		t.Errorf("givers are %v", got)
+	r.Add(Owner{ID: "1", Print: "x"}, 1)
+	if got := r.Owners(1); len(got) != 1 || got[0].Print != "x" {
+		t.Errorf("owners are %v", got)
 	}
 }

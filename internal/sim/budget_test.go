@@ -67,7 +67,7 @@ func (c *checker) rollingOut(k, process string) bool {
 		return false
 	}
 	kind, key, _ := strings.Cut(k, " ")
-	return slices.ContainsFunc(past.Givers(record.KeyOf(keys.Kind(kind), key)), func(g record.Giver) bool { return g.Print == "" })
+	return slices.ContainsFunc(past.Owners(record.KeyOf(keys.Kind(kind), key)), func(g record.Owner) bool { return g.Print == "" })
 }
 
 // loss is when a node last lost a key.

@@ -180,14 +180,14 @@ func program(all map[string]*nfdv1alpha1.NodeFeatureRule) *rules.Program {
 }
 
 // evaluate returns the keys that rules give a node, such as "label twin.example.com/a", with their values, and the rule of each.
-func evaluate(p *rules.Program, in input) (values, givers map[string]string) {
-	values, givers = map[string]string{}, map[string]string{}
+func evaluate(p *rules.Program, in input) (values, owners map[string]string) {
+	values, owners = map[string]string{}, map[string]string{}
 	o := p.Eval(in.Input)
 	add := func(kind keys.Kind, key, value string) {
 		id := string(kind) + " " + key
 		values[id] = value
 		origin, _ := o.Origin(kind, key)
-		givers[id] = origin.Object
+		owners[id] = origin.Object
 	}
 	for kind, all := range map[keys.Kind]map[string]string{
 		keys.Label: o.Labels(), keys.Annotation: o.Annotations(), keys.Resource: o.ExtendedResources(), keys.Condition: o.NodeConditions(),
@@ -199,7 +199,7 @@ func evaluate(p *rules.Program, in input) (values, givers map[string]string) {
 	for _, t := range o.Taints() {
 		add(keys.Taint, t.Key+":"+string(t.Effect), t.Value)
 	}
-	return values, givers
+	return values, owners
 }
 
 // keysOf returns the keys of this test on a Node.

@@ -119,12 +119,12 @@ func (w *world) summary(ctx context.Context, r *result) error {
 	forms := map[form]int{}
 	for _, n := range w.nodes {
 		forms[n.form]++
-		want, givers := evaluate(p, s.input(s.nodes["/"+n.name], w.held(n)))
+		want, owners := evaluate(p, s.input(s.nodes["/"+n.name], w.held(n)))
 		for key, value := range want {
 			kind, _, _ := strings.Cut(strings.TrimPrefix(key, "extended "), " ")
-			publisher := w.rules[givers[key]].family
+			publisher := w.rules[owners[key]].family
 			switch {
-			case givers[key] == "":
+			case owners[key] == "":
 				publisher = "requested"
 			case publisher == "worker" && n.form == sharing:
 				publisher = "worker, sets"

@@ -105,9 +105,9 @@ func TestEachFormOfRuleGivesKeys(t *testing.T) {
 	for i := range 40 {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": []string{"red", "green", "blue"}[i%3]}}}
 		n.Status.NodeInfo.KubeletVersion = "v1.34.1"
-		values, givers := evaluate(program(s.rules), s.input(n, nil))
+		values, owners := evaluate(program(s.rules), s.input(n, nil))
 		for key := range values {
-			given[givers[key]] = true
+			given[owners[key]] = true
 		}
 		for _, secret := range d.secrets {
 			if text := fmt.Sprint(values); strings.Contains(text, secret) {

@@ -48,7 +48,7 @@ func (a *Answer) Kinds() string {
 type Required struct {
 	podlabels.Requirement
 	// Given are the rules, requests, NodeFeatures and clients that give it to nodes.
-	Given []Giver `json:"given,omitempty"`
+	Given []Provider `json:"given,omitempty"`
 	// Values are values that Nodes have of the label, if none meets the requirement.
 	Values []string `json:"values,omitempty"`
 	// Why is why nothing gives it.
@@ -68,8 +68,8 @@ func (r *Required) Of() string {
 	return "device"
 }
 
-// Giver gives a label or resource to nodes.
-type Giver struct {
+// Provider gives a label or resource to nodes.
+type Provider struct {
 	// By is a rule, a NodeFeatureRequest, a NodeFeature or another client.
 	By string `json:"by"`
 	// Terms are the expressions of a rule or request, as evaluated on a node.

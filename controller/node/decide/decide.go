@@ -161,8 +161,8 @@ type Decision struct {
 	Holds []hold.Hold
 	// Events are for now, Written those for when the plan has been written.
 	Events, Written []Event
-	// Givers are the keys that the plan adds and the objects that give them, to be recorded before the write.
-	Givers []record.Gave
+	// Owners are the keys that the plan adds and the objects that give them, to be recorded before the write.
+	Owners []record.Gave
 	// Removals describes the keys that the plan removes or changes, by cause. Lost are the removals that follow from features.
 	Removals map[record.Cause][]string
 	Lost     []plan.Step
@@ -242,7 +242,7 @@ func (p *Pass) complete(d *Decision) {
 	d.Plan, late, again = p.open(d.Plan)
 	d.Again, d.FailsOpen = Sooner(d.Again, again), late
 	d.BeginsEviction = p.Settings.beginsEviction(d.Plan, p.Node)
-	d.Givers = p.givers(d.Allowed)
+	d.Owners = p.owners(d.Allowed)
 	d.Removals = map[record.Cause][]string{}
 	for _, s := range d.Allowed.Steps {
 		if !p.Settings.takes(s) {
@@ -287,22 +287,22 @@ func (p *Pass) lost(s plan.Step) bool {
 	return p.Settings.taintsLoss(s) && !p.key(s).Given && p.key(s).By.ID == ""
 }
 
-// givers returns the keys that a plan adds to the node, with the objects that give them.
-func (p *Pass) givers(of *plan.Plan) []record.Gave {
+// owners returns the keys that a plan adds to the node, with the objects that give them.
+func (p *Pass) owners(of *plan.Plan) []record.Gave {
 	out := make([]record.Gave, 0, len(of.Steps))
 	for _, s := range of.Steps {
 		if s.Mark || s.Op != plan.Add && s.Op != plan.Change && s.Op != plan.Adopt {
 			continue
 		}
 		if by := p.key(s).By; by.ID != "" {
-			out = append(out, record.Gave{Giver: by, Key: record.KeyOf(s.Kind, s.Key)})
+			out = append(out, record.Gave{Owner: by, Key: record.KeyOf(s.Kind, s.Key)})
 		}
 	}
 	return out
 }
 
 // GaveBefore returns the objects that could have given a key that the node has.
-func (d *Decision) GaveBefore(s plan.Step) []record.Giver { return d.keys[name(s)].Givers }
+func (d *Decision) GaveBefore(s plan.Step) []record.Owner { return d.keys[name(s)].Owners }
 
 // Sooner returns the shorter of two durations; 0 means none.
 func Sooner(a, b time.Duration) time.Duration {

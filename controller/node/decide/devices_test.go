@@ -84,7 +84,7 @@ func TestAKeyThatDependsOnNoDevicesIsNotHeldForThem(t *testing.T) {
 			none := facts.FromPools(nil, nil, nil)
 			o.Outcome, o.Active = program.Eval(rules.Input{Facts: none}), desired.NewActive(1, program, "")
 			o.Past = &record.Record{Whole: true}
-			for id, g := range o.Active.Givers {
+			for id, g := range o.Active.Owners {
 				o.Past.Put(id, &record.Entry{Name: g.Name, Rolled: g.Print, Keys: map[record.Key]bool{record.KeyOf(keys.Label, "v.io/a"): g.Name == "gave"}})
 			}
 			p.Features.DevicesUnseen = time.Minute

@@ -104,16 +104,16 @@ func (p *Pass) describe(s plan.Step) string {
 	by := "an unknown rule"
 	if p.lost(s) {
 		by = "onLoss"
-	} else if givers := p.key(s).Givers; len(givers) > 0 {
-		by = Names(givers)
+	} else if owners := p.key(s).Owners; len(owners) > 0 {
+		by = Names(owners)
 	}
 	return fmt.Sprintf("%s (given by %s)", name(s), by)
 }
 
 // Names returns the names of objects of which one has given a key.
-func Names(givers []record.Giver) string {
+func Names(owners []record.Owner) string {
 	var names []string
-	for _, g := range givers {
+	for _, g := range owners {
 		names = append(names, g.Name)
 	}
 	return strings.Join(names, " or ")

@@ -31,13 +31,13 @@ func TestTheCauseOfARemoval(t *testing.T) {
 		return r
 	}
 	now := func(list ...*rules.RuleSet) *desired.Active {
-		out := &desired.Active{Givers: map[string]record.Giver{}, Sets: map[string]*rules.RuleSet{}}
+		out := &desired.Active{Owners: map[string]record.Owner{}, Sets: map[string]*rules.RuleSet{}}
 		for _, s := range list {
-			out.Givers[s.ID()], out.Sets[s.ID()] = record.Giver{ID: s.ID(), Name: s.Name, Print: "2"}, s
+			out.Owners[s.ID()], out.Sets[s.ID()] = record.Owner{ID: s.ID(), Name: s.Name, Print: "2"}, s
 		}
 		return out
 	}
-	requested := &desired.Active{Givers: map[string]record.Giver{"requested": {ID: "requested", Print: "2"}}}
+	requested := &desired.Active{Owners: map[string]record.Owner{"requested": {ID: "requested", Print: "2"}}}
 	const label = "v.io/a"
 	for name, tc := range map[string]struct {
 		key     string
@@ -49,10 +49,10 @@ func TestTheCauseOfARemoval(t *testing.T) {
 	}{
 		"FailureTaint":       {"v.io/failed:NoSchedule", past(nil), now(), nothing, false, record.Rules},
 		"AnotherTaint":       {"v.io/t:NoSchedule", past(nil), now(), nothing, false, record.Unknown},
-		"UnknownGiver":       {label, past(nil), now(gives), nothing, false, record.Unknown},
-		"SameGiver":          {label, past(M{"gives": "2"}), now(gives), nothing, false, record.Facts},
-		"ChangedGiver":       {label, past(M{"gives": "1"}), now(gives), nothing, false, record.Rules},
-		"DeletedGiver":       {label, past(M{"deleted": "1"}), now(gives), nothing, false, record.Rules},
+		"UnknownOwner":       {label, past(nil), now(gives), nothing, false, record.Unknown},
+		"SameOwner":          {label, past(M{"gives": "2"}), now(gives), nothing, false, record.Facts},
+		"ChangedOwner":       {label, past(M{"gives": "1"}), now(gives), nothing, false, record.Rules},
+		"DeletedOwner":       {label, past(M{"deleted": "1"}), now(gives), nothing, false, record.Rules},
 		"OneDeletedOfTwo":    {label, past(M{"deleted": "1", "gives": "2"}), now(gives), nothing, false, record.Facts},
 		"ChangedWhenUnknown": {label, past(M{"gives": "1"}), now(gives), nothing, true, record.Unknown},
 		"CannotGiveIt":       {label, past(M{"mute": "1"}), now(mute), nothing, true, record.Rules},
@@ -137,9 +137,9 @@ func TestOnlyWhatAPlanGivesIsRecorded(t *testing.T) {
 	}
 	in := plan.Compute(state, plan.Desired{Labels: o.Outcome.Labels(), Failed: "mark"}, plan.Policy{})
 	var got []record.Key
-	for _, g := range p.know(in).givers(in) {
+	for _, g := range p.know(in).owners(in) {
 		if g.Name != "r" {
-			t.Errorf("the giver is %+v", g.Giver)
+			t.Errorf("the owner is %+v", g.Owner)
 		}
 		got = append(got, g.Key)
 	}

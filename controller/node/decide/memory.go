@@ -134,7 +134,7 @@ type Done struct {
 // Finish remembers how the pass of a decision ended.
 func (m *Memory) Finish(d *Decision, done Done) {
 	m.recordContest(d, done)
-	m.recordGivers(d, done)
+	m.recordOwners(d, done)
 }
 
 // recordContest remembers what was corrected and what was left. A pass that ends with a conflict wrote nothing, so that what is known of the
@@ -168,8 +168,8 @@ func (m *Memory) recordContest(d *Decision, done Done) {
 	}
 }
 
-// recordGivers remembers which objects gave the keys that the Node has now.
-func (m *Memory) recordGivers(d *Decision, done Done) {
+// recordOwners remembers which objects gave the keys that the Node has now.
+func (m *Memory) recordOwners(d *Decision, done Done) {
 	if d.frozen && done.Err == nil {
 		return // the node keeps its keys
 	}
@@ -178,9 +178,9 @@ func (m *Memory) recordGivers(d *Decision, done Done) {
 		written, k := d.Allowed.Has(s), d.keys[name(s)]
 		switch {
 		case s.Takes() && (!written || done.Err != nil):
-			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), k.Givers}
+			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), k.Owners}
 		case written && done.Err != nil && !s.Mark && s.Op != plan.Forget && k.By.ID != "": // it could have been written
-			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), []record.Giver{k.By}}
+			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), []record.Owner{k.By}}
 		}
 	}
 	m.Held = held
@@ -207,8 +207,8 @@ func (m *Memory) recordPublishers(list []rules.Publisher) {
 // HeldKeys returns the keys that the Node has although the rules do not give them.
 func (m *Memory) HeldKeys() (out []record.Gave) {
 	for _, held := range m.Held {
-		for _, g := range held.Givers {
-			out = append(out, record.Gave{Giver: g, Key: held.Key})
+		for _, g := range held.Owners {
+			out = append(out, record.Gave{Owner: g, Key: held.Key})
 		}
 	}
 	return out

@@ -37,12 +37,12 @@ func outcomeOf(t *testing.T, rule nfdv1alpha1.Rule) *rules.Outcome {
 
 // objects returns the objects of an outcome.
 func objects(o *rules.Outcome) *desired.Active {
-	out := &desired.Active{Givers: map[string]record.Giver{}}
+	out := &desired.Active{Owners: map[string]record.Owner{}}
 	for g := range o.Given() {
 		id := record.IDOf(g.Set)
-		out.Givers[id] = record.Giver{ID: id, Name: "r"}
+		out.Owners[id] = record.Owner{ID: id, Name: "r"}
 	}
-	out.Edition = record.NewEdition(out.Givers)
+	out.Edition = record.NewEdition(out.Owners)
 	return out
 }
 
@@ -69,7 +69,7 @@ func newPass(t *testing.T) (*Pass, *origins) {
 	p := &Pass{Settings: &Settings{Settings: desired.Settings{Policy: plan.Policy{Taints: true}}}, Now: time.Now(), Node: &corev1.Node{}}
 	o := &origins{Origins: &desired.Origins{
 		Outcome: outcomeOf(t, nfdv1alpha1.Rule{Labels: M{"unrelated": "1"}}), Active: &desired.Active{}, Past: &record.Record{},
-		Inactive: func(record.Giver) record.State { return record.Gone }, Memory: &p.Memory.Memory,
+		Inactive: func(record.Owner) record.State { return record.Gone }, Memory: &p.Memory.Memory,
 	}}
 	p.Reason = func(s plan.Step, now time.Time) Key { return KeyOf(o.Origins, o.Changes, s, now) }
 	return p, o

@@ -66,7 +66,7 @@ type rowDecision struct {
 	Again                     string              `json:",omitzero"`
 	Holds                     []hold.Hold         `json:",omitzero"`
 	Events, Written           []Event             `json:",omitzero"`
-	Givers                    []string            `json:",omitzero"` // the name of the object and the key
+	Owners                    []string            `json:",omitzero"` // the name of the object and the key
 	Removals                  map[string][]string `json:",omitzero"`
 	Lost                      []string            `json:",omitzero"`
 	BeginsEviction, FailsOpen bool                `json:",omitzero"`
@@ -121,10 +121,10 @@ func newRowDecision(p Pass, d Decision) rowDecision {
 			out.Memory = &after
 		}
 	}
-	for _, g := range d.Givers {
+	for _, g := range d.Owners {
 		for _, s := range d.Allowed.Steps {
 			if record.KeyOf(s.Kind, s.Key) == g.Key {
-				out.Givers = append(out.Givers, g.Name+" gives "+name(s))
+				out.Owners = append(out.Owners, g.Name+" gives "+name(s))
 			}
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/assay-project/assay/internal/desired"
 )
 
-// givers knows the objects that give keys, and the record of which have given which. It is safe for concurrent use.
-type givers struct {
+// owners knows the objects that give keys, and the record of which have given which. It is safe for concurrent use.
+type owners struct {
 	registry *assembly.Registry
 	settings string                             // that outcomes depend on
 	object   func(name string) *assembly.Object // assembled state of an object; nil if there is none
@@ -44,14 +44,14 @@ type givers struct {
 }
 
 // keep opens the record, in a cluster with as many Nodes as the function says.
-func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) {
+func (g *owners) keep(store *provenance.Store, nodes func(context.Context) int) {
 	g.book = provenance.NewBook(store, provenance.Fleet{
 		Nodes: nodes,
-		Objects: func() (int64, map[string]provenance.Giver) {
+		Objects: func() (int64, map[string]provenance.Owner) {
 			linked := g.registry.Program()
-			return linked.Generation, g.of(linked).Givers
+			return linked.Generation, g.of(linked).Owners
 		},
-		State: func(by provenance.Giver) provenance.State { return g.state(g.of(g.registry.Program()), by) },
+		State: func(by provenance.Owner) provenance.State { return g.state(g.of(g.registry.Program()), by) },
 		Definitions: func() map[string]string {
 			out := map[string]string{}
 			for name, d := range g.definitions.All() {
@@ -70,7 +70,7 @@ func (g *givers) keep(store *provenance.Store, nodes func(context.Context) int) 
 }
 
 // of returns the objects of a program. They are computed once per program.
-func (g *givers) of(linked *assembly.Linked) *desired.Active {
+func (g *owners) of(linked *assembly.Linked) *desired.Active {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.active == nil || g.active.Generation != linked.Generation {
@@ -81,9 +81,9 @@ func (g *givers) of(linked *assembly.Linked) *desired.Active {
 
 // states returns a function for one pass over a node, which returns the state of an object that is not among the active ones. An object keeps
 // its state for the whole pass: the evidence that the pass asked for is about what it has found first.
-func (g *givers) states(active *desired.Active) func(provenance.Giver) provenance.State {
+func (g *owners) states(active *desired.Active) func(provenance.Owner) provenance.State {
 	found := map[string]provenance.State{}
-	return func(by provenance.Giver) provenance.State {
+	return func(by provenance.Owner) provenance.State {
 		state, ok := found[by.ID]
 		if !ok {
 			state = g.state(active, by)
@@ -95,10 +95,10 @@ func (g *givers) states(active *desired.Active) func(provenance.Giver) provenanc
 
 // state returns the state of an object that is not among the active ones. It waits for rules that are about to become active, of this object
 // or of another one of its name: they may give what it gave.
-func (g *givers) state(active *desired.Active, by provenance.Giver) provenance.State {
+func (g *owners) state(active *desired.Active, by provenance.Owner) provenance.State {
 	o := g.object(by.Name)
 	if o != nil && o.Set != nil {
-		if _, linked := active.Givers[string(o.UID)]; !linked {
+		if _, linked := active.Owners[string(o.UID)]; !linked {
 			return provenance.Waiting
 		}
 	}
@@ -117,7 +117,7 @@ func (g *givers) state(active *desired.Active, by provenance.Giver) provenance.S
 
 // absent returns the state of an object that does not exist, which the API server has confirmed when it was removed or in begin. None is set
 // if there is no other object of its name.
-func (g *givers) absent(by provenance.Giver, none bool) provenance.State {
+func (g *owners) absent(by provenance.Owner, none bool) provenance.State {
 	if strings.Contains(by.Name, ":") {
 		return provenance.Gone // not an object in the API server
 	}
@@ -138,7 +138,7 @@ func (g *givers) absent(by provenance.Giver, none bool) provenance.State {
 
 // begin starts the pace of evictions and reads the record before the first pass. An object that has given keys and is not active could be
 // missing only in the cache, which can lack it or have an earlier one of its name, so begin asks the API server.
-func (g *givers) begin(ctx context.Context, gate *budget.Gate) error {
+func (g *owners) begin(ctx context.Context, gate *budget.Gate) error {
 	g.beginning.Lock()
 	defer g.beginning.Unlock()
 	g.leads.Do(gate.Lead)
