@@ -90,7 +90,7 @@ func (s *Settings) advice() (warnings []string) {
 			if key == "denyLabelNs" {
 				name = strings.TrimPrefix(name, "*")
 			}
-			if why := keys.ProtectedNamespace(name); why != "" && key == "extraLabelNs" {
+			if why := keys.WhyProtected(name); why != "" && key == "extraLabelNs" {
 				warnings = append(warnings, fmt.Sprintf("%s: %s stays closed whatever is set: %s; remove it", key, name, why))
 			}
 			if strings.ContainsAny(name, "/*= ") {

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/internal/config/workerconfig"
 	"github.com/assay-project/assay/library"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -85,9 +86,13 @@ func libraryIDs() error {
 	return os.WriteFile(filepath.Join(chartDir, "files", "library.txt"), []byte(strings.Join(ids, "\n")+"\n"), 0o644)
 }
 
-// names writes the names that have a meaning in the configuration of the worker. The notes warn about others.
+// names writes the names that have a meaning in the configuration of the worker, and the namespaces that no setting opens. The notes warn
+// about other names and about these namespaces.
 func names() error {
-	data, err := yaml.Marshal(workerconfig.KnownNames())
+	data, err := yaml.Marshal(struct {
+		workerconfig.Names
+		ProtectedNamespaces []keys.ProtectedNamespace `json:"protectedNamespaces"`
+	}{workerconfig.KnownNames(), keys.ProtectedNamespaces()})
 	if err != nil {
 		return err
 	}

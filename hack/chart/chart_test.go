@@ -237,16 +237,21 @@ func TestNotesNameSettingsThatMatchNothing(t *testing.T) {
 	notes := func(values string) string {
 		return mustRender(t, set(t, values))["assay/templates/NOTES.txt"]
 	}
-	const heading = "WARNING: these settings match nothing:"
-	if text := notes(`{controller: {labelWhiteList: "^(pci|cpu)-"}, worker: {config: {core: {labelWhiteList: "model|pci", labelSources: [all, -usb], featureSources: [cpu]},
+	const heading = "WARNING: these settings match nothing or have no effect:"
+	if text := notes(`{controller: {labelWhiteList: "^(pci|cpu)-", extraLabelNs: [vendor.example.com, kubernetes.io, extra.kubernetes.io], denyLabelNs: ["*.example.com", node-role.kubernetes.io],
+config: {extraLabelNs: [below.node.kubernetes.io]}}, worker: {config: {core: {labelWhiteList: "model|pci", labelSources: [all, -usb], featureSources: [cpu]},
 sources: {pci: {deviceClassWhitelist: ["03", "0B40"], deviceLabelFields: [class, vendor], deviceLabelForms: [[vendor]]}, usb: {deviceClassWhitelist: [ef]},
 kernel: {configOpts: [NO_HZ]}, cpu: {cpuid: {attributeBlacklist: [AVX10, HTM-NO-SUSPEND, X86_64_V3]}}}}}}`); strings.Contains(text, heading) {
 		t.Errorf("a warning without a reason:\n%s", text)
 	}
-	text := notes(`{controller: {labelWhiteList: amd.com, config: {labelWhiteList: "feature.node.kubernetes.io/"}}, worker: {config: {core: {labelWhiteList: 'vendor\.io',
+	text := notes(`{controller: {labelWhiteList: amd.com, extraLabelNs: [vendor.example.com, node-role.kubernetes.io], denyLabelNs: [vendor.example.com/gpu],
+config: {labelWhiteList: "feature.node.kubernetes.io/", extraLabelNs: [zone.topology.kubernetes.io, "*.example.com"]}}, worker: {config: {core: {labelWhiteList: 'vendor\.io',
 labelSources: [pcie], featureSources: [all, -disk]}, sources: {pci: {deviceClassWhitelist: ["0x03", "0300,0302", "03*", "03000"], deviceLabelFields: [klass]}, usb: {deviceLabelForms: [[pid]]},
 kernel: {configOpts: [CONFIG_HZ, NO_HZ=y]}, cpu: {cpuid: {attributeWhitelist: [AVX-512, avx512f]}}}}}}`)
 	for _, want := range []string{heading, "controller.labelWhiteList: amd.com:", "controller.config.labelWhiteList: feature", `worker.config.core.labelWhiteList: vendor\.io`,
+		"controller.extraLabelNs: node-role.kubernetes.io stays closed whatever is set: it marks control plane nodes; remove it",
+		"controller.config.extraLabelNs: zone.topology.kubernetes.io stays closed whatever is set: volumes and topology spread constraints depend on it; remove it",
+		`controller.config.extraLabelNs: no label has the namespace "*.example.com"`, `controller.denyLabelNs: no label has the namespace "vendor.example.com/gpu": write what`,
 		`labelSources: unknown source "pcie"`, `featureSources: unknown source "disk"`, `"0x03"`, `"0300,0302"`, `"03*"`, `"03000"`, `no field "klass"`, `no field "pid"`,
 		`"CONFIG_HZ"`, `"NO_HZ=y"`, `"AVX-512"`, `"avx512f"`} {
 		if !strings.Contains(text, want) {

@@ -39,7 +39,7 @@ var additions = []struct{ file, behind, insert string }{
 		"rules/lang/tmpl/funcs_string.go", "var stringFunctions = []function{\n",
 		`{"row", 1, 1, -1, func(c *call) value { return text(strings.ToUpper(c.str(0))) }},`,
 	},
-	{"rules/keys/protected.go", "	why       string\n}{\n", `{"row.kubernetes.io", true, "row says protected"},`},
+	{"rules/keys/protected.go", "var protectedNamespaces = []ProtectedNamespace{\n", `{"row.kubernetes.io", true, "row says protected"},`},
 	{"discovery/builtin/builtin.go", "return []discovery.Source{\n", `row.New(),`},
 	{
 		"rules/dictionary/devices.go", "var deviceFeatures = []Feature{\n",

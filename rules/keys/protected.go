@@ -1,20 +1,25 @@
 package keys
 
 import (
+	"slices"
 	"strings"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
+// ProtectedNamespace is a namespace that rules may not use, whatever the policy allows.
+type ProtectedNamespace struct {
+	Namespace string `json:"namespace"`
+	// Below also protects the subdomains.
+	Below bool   `json:"below"`
+	Why   string `json:"why"`
+}
+
 // protectedNamespaces are namespaces that rules may not use, whatever the policy allows: Kubernetes uses their keys to schedule and
 // evict pods and to authorize nodes. See https://kubernetes.io/docs/reference/labels-annotations-taints/ and, for node-restriction,
 // the NodeRestriction admission plugin.
-var protectedNamespaces = []struct {
-	namespace string
-	below     bool // also protects the subdomains
-	why       string
-}{
+var protectedNamespaces = []ProtectedNamespace{
 	{"node-role.kubernetes.io", true, "it marks control plane nodes"},
 	{"node-restriction.kubernetes.io", true, "administrators use it to isolate nodes"},
 	{"topology.kubernetes.io", true, "volumes and topology spread constraints depend on it"},
@@ -91,15 +96,18 @@ func protectedAlways(namespace, key string) string {
 	if why := protectedKeys[key]; why != "" {
 		return why
 	}
-	return ProtectedNamespace(namespace)
+	return WhyProtected(namespace)
 }
 
-// ProtectedNamespace returns why rules may not use any name in a namespace, whatever the policy allows, or "".
-func ProtectedNamespace(namespace string) string {
+// ProtectedNamespaces returns all protected namespaces.
+func ProtectedNamespaces() []ProtectedNamespace { return slices.Clone(protectedNamespaces) }
+
+// WhyProtected returns why rules may not use any name in a namespace, whatever the policy allows, or "".
+func WhyProtected(namespace string) string {
 	for i := range protectedNamespaces {
 		entry := &protectedNamespaces[i]
-		if namespace == entry.namespace || entry.below && within(namespace, entry.namespace) {
-			return entry.why
+		if namespace == entry.Namespace || entry.Below && within(namespace, entry.Namespace) {
+			return entry.Why
 		}
 	}
 	return ""

@@ -17,8 +17,8 @@ func TestListsOfProtectedKeysAreLookedAt(t *testing.T) {
 		return namespace != nfdv1alpha1.FeatureLabelNamespace && (reserved(namespace) || within(namespace, assayv1alpha1.GroupName))
 	}
 	for _, entry := range protectedNamespaces {
-		if !looked(entry.namespace) || entry.below && within(nfdv1alpha1.FeatureLabelNamespace, entry.namespace) {
-			t.Errorf("namespace %s is listed, and not protected", entry.namespace)
+		if !looked(entry.Namespace) || entry.Below && within(nfdv1alpha1.FeatureLabelNamespace, entry.Namespace) {
+			t.Errorf("namespace %s is listed, and not protected", entry.Namespace)
 		}
 	}
 	for key := range protectedKeys {
@@ -45,9 +45,9 @@ func TestThePolicyProtectsTheSameKeys(t *testing.T) {
 		"example.com/node-role.kubernetes.io": false, "mytopology.kubernetes.io/x": false,
 	}
 	for _, entry := range protectedNamespaces {
-		want[entry.namespace+"/x"] = true
-		if entry.below {
-			want["below."+entry.namespace+"/x"] = true
+		want[entry.Namespace+"/x"] = true
+		if entry.Below {
+			want["below."+entry.Namespace+"/x"] = true
 		}
 	}
 	for key := range protectedKeys {

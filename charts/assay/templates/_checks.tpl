@@ -23,7 +23,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The settings that can match nothing: one line each, for the notes. The programs log the same warnings. */}}
+{{/* The settings that match nothing or have no effect: one line each, for the notes. The programs log the same warnings. */}}
 {{- define "assay.matchless" -}}
 {{- $known := .Files.Get "files/names.yaml" | fromYaml -}}
 {{- $c := include "assay.controller" . | fromYaml -}}
@@ -33,6 +33,22 @@
 {{- range $path, $pattern := dict "worker.config.core.labelWhiteList" $core.labelWhiteList "controller.labelWhiteList" $c.labelWhiteList "controller.config.labelWhiteList" ($c.config | default dict).labelWhiteList }}
 {{- if regexMatch `(?i)[a-z0-9-]+\\?\.(com|io|org|net|dev|cloud)\b|/` ($pattern | default "") }}
 - {{ $path }}: {{ $pattern }}: the namespace is not part of the name of a label; write for example ^(pci|cpu)-
+{{- end }}
+{{- end }}
+{{- range $path, $namespaces := dict "controller.extraLabelNs" $c.extraLabelNs "controller.config.extraLabelNs" ($c.config | default dict).extraLabelNs }}
+{{- range $namespace := $namespaces }}
+{{- range $protected := $known.protectedNamespaces }}
+{{- if or (eq $namespace $protected.namespace) (and $protected.below (hasSuffix (print "." $protected.namespace) $namespace)) }}
+- {{ $path }}: {{ $namespace }} stays closed whatever is set: {{ $protected.why }}; remove it
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $path, $namespaces := dict "controller.extraLabelNs" $c.extraLabelNs "controller.config.extraLabelNs" ($c.config | default dict).extraLabelNs "controller.denyLabelNs" $c.denyLabelNs "controller.config.denyLabelNs" ($c.config | default dict).denyLabelNs }}
+{{- range $namespace := $namespaces }}
+{{- if regexMatch `[/*= ]` (ternary (trimPrefix "*" $namespace) $namespace (hasSuffix "denyLabelNs" $path)) }}
+- {{ $path }}: no label has the namespace {{ $namespace | quote }}: write what is before the slash, for example vendor.example.com
+{{- end }}
 {{- end }}
 {{- end }}
 {{- range $key := list "featureSources" "labelSources" "sources" }}
