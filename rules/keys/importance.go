@@ -20,7 +20,8 @@ const (
 // rankOfSource are the ranks of the labels that a worker gives, by source: they have names such as SOURCE-FEATURE.
 var rankOfSource = map[string]int{
 	"cpu": rankSystem, "kernel": rankSystem, "memory": rankSystem, "system": rankSystem,
-	"cdi": rankDevice, "crypto": rankDevice, "gpu": rankDevice, "network": rankDevice, "pci": rankDevice, "rdma": rankDevice, "storage": rankDevice, "usb": rankDevice,
+	"cdi": rankDevice, "crypto": rankDevice, "gpu": rankDevice, "network": rankDevice,
+	"pci": rankDevice, "rdma": rankDevice, "storage": rankDevice, "usb": rankDevice,
 }
 
 // RanksSource reports whether the labels of a source of the worker have a rank.
