@@ -350,7 +350,7 @@ func TestAPoolOfManyDevices(t *testing.T) {
 	}
 	change := w.drive("many", pools{"many": full})
 	w.labels("many", "as many devices as rules read", map[string]string{countLabel: strconv.Itoa(facts.MaxDevices), completeLabel: "true"})
-	change(pools{"many": append(full, 1)})
+	change(pools{"many": append(slices.Clone(full), 1)})
 	w.labels("many", "one more, in the grace period", map[string]string{countLabel: strconv.Itoa(facts.MaxDevices), completeLabel: "false"})
 	testkit.Eventually(t, "an Event", func(ctx context.Context) error {
 		var events corev1.EventList

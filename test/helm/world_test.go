@@ -64,7 +64,7 @@ var programs = sync.OnceValues(func() (map[string]string, error) {
 		"manager": {"build", "-o", out["manager"], "../../cmd/assay-manager"},
 	} {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.Command("go", args...) //nolint:gosec,noctx // arguments of this test, once for all tests
+		cmd := exec.Command("go", args...) //nolint:gosec // arguments of this test, once for all tests
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, &stderr)

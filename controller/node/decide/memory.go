@@ -178,9 +178,9 @@ func (m *Memory) recordOwners(d *Decision, done Done) {
 		written, k := d.Allowed.Has(s), d.keys[name(s)]
 		switch {
 		case s.Takes() && (!written || done.Err != nil):
-			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), k.Owners}
+			held[name(s)] = desired.HeldKey{Key: record.KeyOf(s.Kind, s.Key), Owners: k.Owners}
 		case written && done.Err != nil && !s.Mark && s.Op != plan.Forget && k.By.ID != "": // it could have been written
-			held[name(s)] = desired.HeldKey{record.KeyOf(s.Kind, s.Key), []record.Owner{k.By}}
+			held[name(s)] = desired.HeldKey{Key: record.KeyOf(s.Kind, s.Key), Owners: []record.Owner{k.By}}
 		}
 	}
 	m.Held = held
