@@ -265,7 +265,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), ConfirmEvery: c.ConfirmEvery, Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel, Nudge: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
+				Clock: clock.RealClock{}, Parallel: c.Parallel, NotifySchedulers: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
 				Requests: c.Requests.Total > 0,
 			})
 		},

@@ -108,7 +108,7 @@ var writes = map[string]struct {
 	"annotation of a feature":   {`{"metadata":{"annotations":{"feature.node.kubernetes.io/x":"1"}}}`, true, "", ""},
 	"the record":                {`{"metadata":{"annotations":{"nfd.node.kubernetes.io/feature-labels":"vendor.io/ours"}}}`, true, "", ""},
 	"another instance's record": {`{"metadata":{"annotations":{"two.nfd.node.kubernetes.io/feature-labels":"new"}}}`, true, "", ""},
-	"nudge of a scheduler":      {`{"metadata":{"annotations":{"assay.dev/features-generation":"7"}}}`, true, "", ""},
+	"notice to a scheduler":     {`{"metadata":{"annotations":{"assay.dev/features-generation":"7"}}}`, true, "", ""},
 	"last applied":              {`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`, true, "last-applied", "last-applied"},
 	"protected from removal":    {`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, true, "scale-down-disabled", "scale-down-disabled"},
 

@@ -16,8 +16,8 @@ import (
 // wait for minutes longer.
 func TestSchedulersHearOfChangedFeatures(t *testing.T) {
 	w := newWorld(t)
-	w.node("nudged")
-	f := w.publish(w.namespace, "nudged", "nudged", map[string]string{"a": "1"}, nil)
+	w.node("notified")
+	f := w.publish(w.namespace, "notified", "notified", map[string]string{"a": "1"}, nil)
 	request := &assayv1alpha1.NodeFeatureRequest{}
 	w.apply(request, `
 metadata: {name: r, namespace: `+w.namespace+`}
@@ -25,7 +25,7 @@ spec: {required: {matchFeatures: [{feature: test.attr, matchExpressions: {a: {op
 	scheduling := func(c *controller.Config) { c.Scheduling = true }
 	m := w.start(scheduling)
 	const key = assayv1alpha1.FeaturesGenerationAnnotation
-	n := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "nudged"}}, "the annotation is written", func(n *corev1.Node) bool {
+	n := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "notified"}}, "the annotation is written", func(n *corev1.Node) bool {
 		return n.Annotations[key] != ""
 	})
 	before := n.Annotations[key]

@@ -88,8 +88,8 @@ type Options struct {
 	Requests bool
 	// Settings identifies the settings that outcomes depend on in addition to the rules.
 	Settings string
-	// Nudge enables the annotation that notifies schedulers when the features of a node have changed.
-	Nudge bool
+	// NotifySchedulers enables the annotation that notifies schedulers when the features of a node have changed.
+	NotifySchedulers bool
 }
 
 // Disable excludes kinds of outputs.
@@ -112,7 +112,7 @@ func (o *Options) settings() decide.Settings {
 		Settings: desired.Settings{
 			Policy: o.Policy, FailTaint: o.FailTaint,
 			Withholding: rules.Withholding{Labels: o.Disable.Labels, Annotations: o.Disable.Annotations, ExtendedResources: o.Disable.ExtendedResources},
-		}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, Nudge: o.Nudge,
+		}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, NotifySchedulers: o.NotifySchedulers,
 		Requests: o.Requests && o.Policy.Record.Instance == "", // the controller without an instance owns their labels
 	}
 	if o.Losses.Tracker != nil {

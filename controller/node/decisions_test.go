@@ -205,7 +205,7 @@ func TestAnEventOfARuleIsEmittedOnce(t *testing.T) {
 		want        int
 	}{"New": {nil, first, 1}, "Again": {first, first, 0}, "Another": {first, second, 1}} {
 		events := record.NewFakeRecorder(9)
-		sayAfter(t, events, tc.before, tc.now)
+		emitAfter(t, events, tc.before, tc.now)
 		if got := len(events.Events); got != tc.want {
 			t.Errorf("%s: %d Events, want %d", name, got, tc.want)
 		}

@@ -20,9 +20,9 @@ type memory struct {
 // memo is the state of one node. Only one pass uses it at a time, since the queue never processes a name concurrently.
 type memo struct {
 	decide.Memory
-	uid  types.UID
-	boot string       // boot of the node in the last pass
-	said map[any]bool // messages of the rules in the last pass; nil: none
+	uid     types.UID
+	boot    string       // boot of the node in the last pass
+	emitted map[any]bool // messages of the rules in the last pass; nil: none
 	// worker is the last report of a configuration that the worker rejects.
 	worker workerReport
 	// rejected counts the outputs that the last pass did not write.

@@ -193,7 +193,7 @@ func (r *Reconciler) features(state inputs.State, now time.Time) decide.Features
 			f.MissingSets = missing.Sets
 		}
 	}
-	if r.settings.Nudge {
+	if r.settings.NotifySchedulers {
 		h := fnv.New64a()
 		for _, f := range state.Features.All() {
 			fmt.Fprintf(h, "%s %d\n", f.UID, f.Generation)

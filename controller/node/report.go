@@ -35,7 +35,7 @@ func (r *Reconciler) report(ctx context.Context, p *pass, wanted *plan.Plan) {
 		known.rejected = rejected
 		r.metrics.count(rejected)
 	}
-	known.said = r.say(ctx, p.Node, known.said, o)
+	known.emitted = r.emitMessages(ctx, p.Node, known.emitted, o)
 }
 
 // reportLeftOut reports NodeFeatures that are ignored because of an error or a budget.
@@ -97,13 +97,16 @@ func (r *Reconciler) reportWorker(node *corev1.Node, own *nodefeature.NodeFeatur
 	return 0
 }
 
-// say emits messages of the rules for a node, except for those that the last pass has emitted or skipped, and returns those of this one.
-func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before map[any]bool, o *rules.Outcome) (said map[any]bool) {
+// emitMessages emits messages of the rules for a node, except for those that the last pass has emitted or skipped, and returns those of this
+// one.
+func (r *Reconciler) emitMessages(
+	ctx context.Context, node *corev1.Node, before map[any]bool, o *rules.Outcome,
+) (emitted map[any]bool) {
 	isNew := func(message any) bool {
-		if said == nil {
-			said = map[any]bool{}
+		if emitted == nil {
+			emitted = map[any]bool{}
 		}
-		said[message] = true
+		emitted[message] = true
 		return !before[message]
 	}
 	if o.Failed != nil && isNew(*o.Failed) {
@@ -120,7 +123,7 @@ func (r *Reconciler) say(ctx context.Context, node *corev1.Node, before map[any]
 			log.Log(ctx, levels[m.Level], "Rule logged a message", "rule", m.Ref.String(), "message", m.Text)
 		}
 	}
-	return said
+	return emitted
 }
 
 // levels are the levels of the action log.

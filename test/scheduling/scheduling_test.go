@@ -117,7 +117,7 @@ func (w *world) impossible(t *testing.T) {
 		t.Errorf("the explanation is %+v", e)
 	}
 	w.publish(t, "n5", "AVX", "AMXFP64")
-	w.nudge(t, "n5", "2")
+	w.notify(t, "n5", "2")
 	if node := w.placed(t, p); node != "n5" {
 		t.Errorf("it runs on %s, want n5", node)
 	}
@@ -126,8 +126,8 @@ func (w *world) impossible(t *testing.T) {
 	}
 }
 
-// nudge does what the controller does when the features of a node change, since the scheduler only watches Nodes.
-func (w *world) nudge(t *testing.T, node, generation string) {
+// notify does what the controller does when the features of a node change, since the scheduler only watches Nodes.
+func (w *world) notify(t *testing.T, node, generation string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, assayv1alpha1.FeaturesGenerationAnnotation, generation)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}

@@ -180,8 +180,8 @@ type Decision struct {
 // Decide decides about one node. It does not modify the pass.
 func Decide(p Pass) Decision {
 	p.holdDevices()
-	p.sayDevicesOver()
-	generation, again := p.nudge()
+	p.reportDevicesOver()
+	generation, again := p.generation()
 	d := Decision{Wanted: p.wanted(generation), frozen: p.Rules.Failed != nil}
 	p.keys = make(map[string]Key, len(d.Wanted.Steps))
 	for _, s := range d.Wanted.Steps {
@@ -254,7 +254,7 @@ func (p *Pass) complete(d *Decision) {
 			d.Lost = append(d.Lost, s)
 		}
 	}
-	d.Written = append(append(p.sayUnmet(unmet), p.sayLoss(d.Plan)...), p.sayLate(d.Plan, late)...)
+	d.Written = append(append(p.unmetEvents(unmet), p.lossEvents(d.Plan)...), p.lateEvents(d.Plan, late)...)
 }
 
 // name returns a key with its kind.

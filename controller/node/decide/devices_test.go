@@ -103,7 +103,7 @@ func TestPoolsOverTheLimitAreReported(t *testing.T) {
 	p, _ := newPass(t)
 	say := func() []Event {
 		p.events = nil
-		p.sayDevicesOver()
+		p.reportDevicesOver()
 		return p.events
 	}
 	if got := say(); len(got) > 0 {

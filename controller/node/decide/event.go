@@ -78,8 +78,8 @@ func (p *Pass) whyUnread() string {
 // overInterval is the minimum time between two Events about the same pools that are left out.
 const overInterval = time.Hour
 
-// sayDevicesOver reports pools of devices that rules do not read.
-func (p *Pass) sayDevicesOver() {
+// reportDevicesOver reports pools of devices that rules do not read.
+func (p *Pass) reportDevicesOver() {
 	over := p.Features.DevicesOver
 	if over == "" || p.Memory.DevicesOver == over && p.Now.Sub(p.Memory.DevicesOverAt) < overInterval {
 		return
@@ -91,8 +91,8 @@ func (p *Pass) sayDevicesOver() {
 // masterInterval is the minimum time between two Events about another master of a node.
 const masterInterval = time.Hour
 
-// sayMaster reports another program that keeps the same record as this controller, and removes what rules give here.
-func (p *Pass) sayMaster(manager string) {
+// reportMaster reports another program that keeps the same record as this controller, and removes what rules give here.
+func (p *Pass) reportMaster(manager string) {
 	p.Memory.Mastered = p.Now
 	p.warn(hold.AnotherMaster, "%s removes what rules give, together with its entry in the annotation %s: it labels nodes, too, with another result. "+
 		"Stop one of the two (nfd.enabled=false in the chart of an operator), or give one of them an instance name",

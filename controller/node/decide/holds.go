@@ -295,7 +295,7 @@ func contested(p *Pass, in *plan.Plan) (out Hold) {
 		if p.Evidence.Master == nil {
 			return Hold{Needs: NeedMaster}
 		}
-		p.sayMaster(*p.Evidence.Master)
+		p.reportMaster(*p.Evidence.Master)
 	}
 	return out
 }

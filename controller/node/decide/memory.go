@@ -23,8 +23,8 @@ type Memory struct {
 	// Written is the resourceVersion of the last write, or of the Node as it was read after a write whose answer was lost; empty: this
 	// process has not written to the node.
 	Written string `json:",omitzero"`
-	// Nudged is when schedulers were last notified of changed features.
-	Nudged time.Time `json:",omitzero"`
+	// Notified is when schedulers were last notified of changed features.
+	Notified time.Time `json:",omitzero"`
 	// Refusals are the values that the API server rejected, by the name of the step.
 	Refusals map[string]Refusal `json:",omitzero"`
 

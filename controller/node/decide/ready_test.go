@@ -84,15 +84,15 @@ func TestAConditionOfARuleDoesNotOpenTheGate(t *testing.T) {
 		t.Errorf("the plan changes %v, want the removal of the start-up taint", got)
 	}
 	p.Node = &corev1.Node{}
-	if got := p.sayLate(opened, true); len(got) != 1 || !strings.HasSuffix(got[0].Message, "its worker has not published features") {
+	if got := p.lateEvents(opened, true); len(got) != 1 || !strings.HasSuffix(got[0].Message, "its worker has not published features") {
 		t.Errorf("Events: %v", got)
 	}
 	p.Features.Worker = &Worker{Publisher: "ns/n"}
-	if got := p.sayLate(opened, true); !strings.Contains(got[0].Message, "its worker does not publish the boot ID (feature system.boot)") {
+	if got := p.lateEvents(opened, true); !strings.Contains(got[0].Message, "its worker does not publish the boot ID (feature system.boot)") {
 		t.Errorf("the worker of another project has published: Event %v", got)
 	}
 	stale := opened.WithReady(unready(ReadyStaleBoot, "of boot b1"))
-	if got := p.sayLate(stale, true); !strings.HasSuffix(got[0].Message, "StaleBoot: of boot b1") {
+	if got := p.lateEvents(stale, true); !strings.HasSuffix(got[0].Message, "StaleBoot: of boot b1") {
 		t.Errorf("the condition is written with this plan: Event %v", got)
 	}
 }

@@ -35,14 +35,14 @@ type row struct {
 
 // rowSettings are Settings without the protected keys, which are the default.
 type rowSettings struct {
-	Record              plan.Record       `json:",omitzero"`
-	KeepForeign, Taints bool              `json:",omitzero"`
-	FailTaint           *corev1.Taint     `json:",omitzero"`
-	LossTaint           *corev1.Taint     `json:",omitzero"`
-	Withholding         rules.Withholding `json:",omitzero"`
-	Startup             Startup           `json:",omitzero"`
-	DryRun, Ready       bool              `json:",omitzero"`
-	Requests, Nudge     bool              `json:",omitzero"`
+	Record                     plan.Record       `json:",omitzero"`
+	KeepForeign, Taints        bool              `json:",omitzero"`
+	FailTaint                  *corev1.Taint     `json:",omitzero"`
+	LossTaint                  *corev1.Taint     `json:",omitzero"`
+	Withholding                rules.Withholding `json:",omitzero"`
+	Startup                    Startup           `json:",omitzero"`
+	DryRun, Ready              bool              `json:",omitzero"`
+	Requests, NotifySchedulers bool              `json:",omitzero"`
 }
 
 // rowNode is the part of a Node that decisions read.
@@ -83,7 +83,7 @@ func (r *row) pass() Pass {
 				FailTaint: s.FailTaint, LossTaint: s.LossTaint, Withholding: s.Withholding,
 			},
 			Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
-			Requests: s.Requests, Nudge: s.Nudge,
+			Requests: s.Requests, NotifySchedulers: s.NotifySchedulers,
 		},
 		Now: r.Now,
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{

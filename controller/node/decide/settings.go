@@ -22,8 +22,8 @@ type Settings struct {
 	Ready bool
 	// Requests removes labels of materialized requests from nodes that do not meet them.
 	Requests bool
-	// Nudge notifies schedulers of changed features by an annotation.
-	Nudge bool
+	// NotifySchedulers notifies schedulers of changed features by an annotation.
+	NotifySchedulers bool
 }
 
 // Startup is the taint that keeps pods away from a new node until its features are known. The kubelet or a provisioner adds it; the

@@ -37,8 +37,8 @@ func (p *Pass) open(in *plan.Plan) (out *plan.Plan, late bool, again time.Durati
 	return in.WithoutTaint(startup.Key), true, 0
 }
 
-// sayLate reports that a plan opens a node although it is not known to be ready.
-func (p *Pass) sayLate(in *plan.Plan, late bool) []Event {
+// lateEvents reports that a plan opens a node although it is not known to be ready.
+func (p *Pass) lateEvents(in *plan.Plan, late bool) []Event {
 	if !late {
 		return nil
 	}

@@ -80,8 +80,8 @@ func (u unmet) condition() *corev1.NodeCondition {
 		"Correct the labels of its node pool, and delete the node.", hold.Some(u.labels))
 }
 
-// sayUnmet reports the labels once.
-func (p *Pass) sayUnmet(u unmet) []Event {
+// unmetEvents reports the labels once.
+func (p *Pass) unmetEvents(u unmet) []Event {
 	if len(u.labels) == 0 {
 		return nil
 	}

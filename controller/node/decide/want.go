@@ -43,17 +43,17 @@ func (p *Pass) wantedLoss() (*corev1.Taint, *loss.Loss) {
 	return &out, &v.Due[0]
 }
 
-// nudgeEvery is the minimum interval between writes to a Node that only notify schedulers, in case a feature changes ten times a
+// notifyEvery is the minimum interval between writes to a Node that only notify schedulers, in case a feature changes ten times a
 // second.
-const nudgeEvery = 10 * time.Second
+const notifyEvery = 10 * time.Second
 
-// nudge returns the value of the annotation that notifies schedulers of changed features, and when to check again if the write has
+// generation returns the value of the annotation that notifies schedulers of changed features, and when to check again if the write has
 // to wait; empty: no change.
 //
 // The scheduler retries a pod that the extender rejected when a Node changes, or else after five minutes. It does not watch
 // NodeFeatures. The value is computed from the objects alone, so that a restart causes no write.
-func (p *Pass) nudge() (value string, again time.Duration) {
-	if !p.Settings.Nudge {
+func (p *Pass) generation() (value string, again time.Duration) {
+	if !p.Settings.NotifySchedulers {
 		// The annotation was enabled before. Remove it before the first write only: another instance that still uses it would write
 		// it again.
 		if p.Memory.Written == "" {
@@ -65,15 +65,15 @@ func (p *Pass) nudge() (value string, again time.Duration) {
 	if value == current {
 		return value, 0
 	}
-	if wait := nudgeEvery - p.Now.Sub(p.Memory.Nudged); current != "" && wait > 0 && !p.Memory.Nudged.IsZero() {
+	if wait := notifyEvery - p.Now.Sub(p.Memory.Notified); current != "" && wait > 0 && !p.Memory.Notified.IsZero() {
 		return current, wait
 	}
-	p.Memory.Nudged = p.Now
+	p.Memory.Notified = p.Now
 	return value, 0
 }
 
-// sayLoss reports the taint of lost features that a plan adds or removes.
-func (p *Pass) sayLoss(of *plan.Plan) (out []Event) {
+// lossEvents reports the taint of lost features that a plan adds or removes.
+func (p *Pass) lossEvents(of *plan.Plan) (out []Event) {
 	for _, s := range of.Steps {
 		if !p.lost(s) {
 			continue

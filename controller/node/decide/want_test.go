@@ -76,7 +76,7 @@ func TestTheStepOfLostFeatures(t *testing.T) {
 	if !slices.Equal(got, []string{"taint v.io/lost:NoSchedule"}) {
 		t.Errorf("%v, want the taint alone", got)
 	}
-	if said := p.know(in).sayLoss(in); len(said) != 1 || !strings.Contains(said[0].Message, "v.io/lost=ml.link:NoSchedule: its features are lost") {
+	if said := p.know(in).lossEvents(in); len(said) != 1 || !strings.Contains(said[0].Message, "v.io/lost=ml.link:NoSchedule: its features are lost") {
 		t.Errorf("Events %v, want one about the taint", said)
 	}
 }
@@ -84,10 +84,10 @@ func TestTheStepOfLostFeatures(t *testing.T) {
 // TestSchedulersAreNotifiedAtMostEveryTenSeconds changes the features of a node faster than its annotation may change.
 func TestSchedulersAreNotifiedAtMostEveryTenSeconds(t *testing.T) {
 	p, _ := newPass(t)
-	p.Settings.Nudge = true
+	p.Settings.NotifySchedulers = true
 	step := func(after time.Duration, generation string) (value string, again time.Duration) {
 		p.Now, p.Features.Generation = p.Now.Add(after), generation
-		value, again = p.nudge()
+		value, again = p.generation()
 		p.Node.Annotations = M{assayv1alpha1.FeaturesGenerationAnnotation: value}
 		return value, again
 	}
@@ -98,8 +98,8 @@ func TestSchedulersAreNotifiedAtMostEveryTenSeconds(t *testing.T) {
 		again      time.Duration
 	}{
 		{0, "1", "1", 0},
-		{time.Second, "2", "1", nudgeEvery - time.Second},
-		{nudgeEvery - 2*time.Second, "3", "1", time.Second},
+		{time.Second, "2", "1", notifyEvery - time.Second},
+		{notifyEvery - 2*time.Second, "3", "1", time.Second},
 		{time.Second, "4", "4", 0},
 		{0, "4", "4", 0},
 	} {
@@ -111,11 +111,11 @@ func TestSchedulersAreNotifiedAtMostEveryTenSeconds(t *testing.T) {
 
 func TestTheAnnotationForSchedulersIsRemovedBeforeTheFirstWriteOnly(t *testing.T) {
 	p, _ := newPass(t)
-	if value, _ := p.nudge(); value != plan.NoGeneration {
+	if value, _ := p.generation(); value != plan.NoGeneration {
 		t.Errorf("before the first write the value is %q, want the removal", value)
 	}
 	p.Memory.Written = "1"
-	if value, _ := p.nudge(); value != "" {
+	if value, _ := p.generation(); value != "" {
 		t.Errorf("after a write the value is %q, want none", value)
 	}
 }

@@ -47,7 +47,7 @@ spec:
 		return a
 	}})
 	ctx := logf.IntoContext(context.Background(), logr.FromSlogHandler(handler))
-	(&Reconciler{}).say(ctx, &corev1.Node{}, nil, outcome)
+	(&Reconciler{}).emitMessages(ctx, &corev1.Node{}, nil, outcome)
 	want := `level=INFO msg="Rule logged a message" rule=r/r message=b
 level=WARN msg="Rule logged a message" rule=r/r message=c
 level=ERROR msg="Rule logged a message" rule=r/r message=d
@@ -57,18 +57,18 @@ level=ERROR msg="Rule logged a message" rule=r/r message=d
 	}
 }
 
-// sayAfter emits the messages of an outcome in the pass after that of another one, if that is not nil.
-func sayAfter(t *testing.T, events record.EventRecorder, before, now *rules.Outcome) {
+// emitAfter emits the messages of an outcome in the pass after that of another one, if that is not nil.
+func emitAfter(t *testing.T, events record.EventRecorder, before, now *rules.Outcome) {
 	t.Helper()
-	var said map[any]bool
+	var emitted map[any]bool
 	if before != nil {
-		said = (&Reconciler{events: record.NewFakeRecorder(9)}).say(t.Context(), &corev1.Node{}, nil, before)
+		emitted = (&Reconciler{events: record.NewFakeRecorder(9)}).emitMessages(t.Context(), &corev1.Node{}, nil, before)
 	}
-	(&Reconciler{events: events}).say(t.Context(), &corev1.Node{}, said, now)
+	(&Reconciler{events: events}).emitMessages(t.Context(), &corev1.Node{}, emitted, now)
 }
 
-// TestAFailureIsSaidOnce: an Event is emitted for a new failure only, also if no earlier rule failed a node.
-func TestAFailureIsSaidOnce(t *testing.T) {
+// TestAFailureIsReportedOnce: an Event is emitted for a new failure only, also if no earlier rule failed a node.
+func TestAFailureIsReportedOnce(t *testing.T) {
 	outcome := func(spec string) *rules.Outcome {
 		var rule nfdv1alpha1.NodeFeatureRule
 		if err := yaml.Unmarshal([]byte("metadata: {name: r}\nspec: {rules: [{name: r, actions: ["+spec+"]}]}"), &rule); err != nil {
@@ -89,7 +89,7 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 		"ForAnotherReason": {failed, other, 1}, "NoMore": {failed, fine, 0},
 	} {
 		events := record.NewFakeRecorder(9)
-		sayAfter(t, events, tc.before, tc.now)
+		emitAfter(t, events, tc.before, tc.now)
 		if got := len(events.Events); got != tc.want {
 			t.Errorf("%s: %d events, want %d", name, got, tc.want)
 		}
