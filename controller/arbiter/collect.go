@@ -86,8 +86,9 @@ func unusedSince(set *assayv1alpha1.NodeFeatureSet) time.Time {
 	return t
 }
 
-// collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it. Sets of an unknown format
-// version, which this controller does not annotate, are deleted like those that were never named: any name could be one of them.
+// collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it. Sets that were never named are
+// counted from when this process saw them first: a worker is about to name one that it has just created, and by the clock of another machine it
+// could be old. Sets of an unknown format version, which this controller does not annotate, are deleted like them: any name could be one of them.
 func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
 	now := a.clock.Now()
 	if now.Sub(a.collected) < collectInterval {
@@ -95,23 +96,23 @@ func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureS
 	}
 	a.collected = now
 	var due []*assayv1alpha1.NodeFeatureSet
-	strange := map[types.UID]time.Time{}
+	unnamed := map[types.UID]time.Time{}
 	for i := range list {
 		switch set := &list[i]; {
 		case usage.Nodes[set.Name] > 0:
-		case featureset.Known(set.Name) != nil:
-			since := a.strange[set.UID]
+		case featureset.Known(set.Name) != nil || !named(set):
+			since := a.unnamed[set.UID]
 			if since.IsZero() {
 				since = now
 			}
-			if strange[set.UID] = since; now.Sub(since) >= a.opt.Junk {
+			if unnamed[set.UID] = since; now.Sub(since) >= a.opt.Junk {
 				due = append(due, set)
 			}
 		case a.expired(set, now):
 			due = append(due, set)
 		}
 	}
-	a.strange = strange
+	a.unnamed = unnamed
 	if len(due) == 0 {
 		return nil
 	}
@@ -145,11 +146,8 @@ func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureS
 	return errors.Join(errs...)
 }
 
-// expired reports whether a set that no NodeFeature names has been kept long enough.
+// expired reports whether a set that no NodeFeature names any more has been kept long enough.
 func (a *arbiter) expired(set *assayv1alpha1.NodeFeatureSet, now time.Time) bool {
-	if !named(set) {
-		return now.Sub(set.CreationTimestamp.Time) >= a.opt.Junk
-	}
 	since := unusedSince(set)
 	return !since.IsZero() && now.Sub(since) >= a.opt.Unused
 }

@@ -66,7 +66,7 @@ type arbiter struct {
 	wrong      map[string]int                // number of wrong sets that were deleted, by name, of those that NodeFeatures name
 	asked      map[types.NamespacedName]bool // NodeFeatures that may have the annotation; nil: unknown
 	counts     map[types.UID]*count          // by set
-	strange    map[types.UID]time.Time       // since when no NodeFeature names a set of an unknown version, as this process has seen
+	unnamed    map[types.UID]time.Time       // since when no NodeFeature names a set that was never named, or is of an unknown version, as this process has seen
 	collected  time.Time                     // when sets to delete were last searched for
 	discovered time.Time                     // when sets were last searched for at all
 	announcer  string                        // the value of AnnouncedByAnnotation; empty: not known yet
