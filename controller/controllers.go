@@ -21,7 +21,6 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/baseline"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/builtin"
@@ -29,6 +28,7 @@ import (
 	"github.com/assay-project/assay/controller/group"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/controller/nodefeatureset"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/request"
@@ -92,7 +92,7 @@ type Config struct {
 	// Topologies makes it delete NodeResourceTopologies of deleted nodes, too.
 	Topologies bool
 	// FeatureSets says when the controller repairs and deletes NodeFeatureSets.
-	FeatureSets arbiter.Options
+	FeatureSets nodefeatureset.Options
 	// DefaultTemplate and Version: see assembly.Options. DefinitionsEvery and Relist: see compile.Options.
 	DefaultTemplate string
 	Version         string
@@ -308,7 +308,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 			opt.Breaker = budget.NewBreaker(c.Budget, clock.RealClock{})
 			return orphan.AddTopologies(mgr, opt)
 		},
-		func() error { return arbiter.Add(mgr, sets, c.Sources.Namespace, c.FeatureSets) },
+		func() error { return nodefeatureset.Add(mgr, sets, c.Sources.Namespace, c.FeatureSets) },
 		func() error { return health(mgr, reg, watchdog) },
 	} {
 		if err := add(); err != nil {

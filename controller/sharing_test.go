@@ -144,7 +144,7 @@ func TestEncodedInstancesBecomeLabels(t *testing.T) {
 func TestASetThatIsCollectedWhileItsNodeReturns(t *testing.T) {
 	w := newWorld(t)
 	w.rule("first", firstAttr)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	node := w.node("n1")
 	var collected, returned atomic.Pointer[string]
 	var contents chan<- publish.Content
@@ -247,7 +247,7 @@ func TestWorkersWaitForNFDsMasterToGo(t *testing.T) {
 // do when the obstacle is gone.
 func sharesWithout(t *testing.T, w *world, obstacle client.Object, message string) {
 	t.Helper()
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	m := w.start(useClock)
 	testkit.Eventually(t, "a log message", func(context.Context) error {
 		if !strings.Contains(m.log.String(), message) {

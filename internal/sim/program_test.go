@@ -21,9 +21,9 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/arbiter"
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/controller/nodefeatureset"
 	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
@@ -70,7 +70,7 @@ func config(losing bool) controller.Config {
 	c := controller.Config{
 		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: settings.DefaultRemovalGracePeriod, Budget: removals,
 		Parallel: 1, DefinitionsEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: settings.DefaultGcInterval, Grace: settings.DefaultGcGracePeriod},
-		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: arbiter.Options{Interval: 5 * time.Minute},
+		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: nodefeatureset.Options{Interval: 5 * time.Minute},
 	}
 	if losing {
 		c.Scheduling, c.LossTaint = true, &lossTaint

@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -32,8 +32,8 @@ type count struct {
 }
 
 // report writes the status of sets whose number of nodes has changed, and returns when something is due again.
-func (a *arbiter) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) (time.Duration, error) {
-	wait, now := a.opt.Interval, a.clock.Now()
+func (r *reconciler) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) (time.Duration, error) {
+	wait, now := r.opt.Interval, r.clock.Now()
 	var errs []error
 	counts := map[types.UID]*count{}
 	for i := range list {
@@ -42,7 +42,7 @@ func (a *arbiter) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSe
 		if shown := set.Status.Nodes; featureset.Known(set.Name) != nil || shown == nil && nodes == 0 || shown != nil && int(*shown) == nodes {
 			continue
 		}
-		c := a.counts[set.UID]
+		c := r.counts[set.UID]
 		if c == nil {
 			c = &count{nodes: nodes, since: now, changed: now}
 		}
@@ -57,19 +57,19 @@ func (a *arbiter) report(ctx context.Context, list []assayv1alpha1.NodeFeatureSe
 			wait = min(wait, left)
 			continue
 		}
-		if err := a.writeStatus(ctx, set, nodes); err != nil {
+		if err := r.writeStatus(ctx, set, nodes); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		c.written, c.changed = true, now
 	}
-	a.counts = counts
+	r.counts = counts
 	return wait, errors.Join(errs...)
 }
 
 // writeStatus writes the status of a set.
-func (a *arbiter) writeStatus(ctx context.Context, set *assayv1alpha1.NodeFeatureSet, nodes int) error {
-	content, ok := a.sets.Content(set.Name)
+func (r *reconciler) writeStatus(ctx context.Context, set *assayv1alpha1.NodeFeatureSet, nodes int) error {
+	content, ok := r.sets.Content(set.Name)
 	if !ok {
 		return nil // it is wrong, and about to be deleted
 	}
@@ -80,7 +80,7 @@ func (a *arbiter) writeStatus(ctx context.Context, set *assayv1alpha1.NodeFeatur
 		return err
 	}
 	set.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK)
-	if err := a.patch(ctx, set, string(body), true); err != nil {
+	if err := r.patch(ctx, set, string(body), true); err != nil {
 		return fmt.Errorf("write the status of NodeFeatureSet %s: %w", set.Name, err)
 	}
 	return nil

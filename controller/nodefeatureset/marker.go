@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -26,16 +26,16 @@ import (
 
 // announce writes the ConfigMap without which workers publish neither sets nor encoded instances. It waits while something in the
 // namespace is in the way, see obstacle. It also lists the sets in use; nil: they are not known yet.
-func (a *arbiter) announce(ctx context.Context, inUse []string) error {
+func (r *reconciler) announce(ctx context.Context, inUse []string) error {
 	marker := &corev1.ConfigMap{}
-	key := client.ObjectKey{Namespace: a.namespace, Name: assayv1alpha1.FeatureSetMarker}
-	err := a.client.Get(ctx, key, marker)
+	key := client.ObjectKey{Namespace: r.namespace, Name: assayv1alpha1.FeatureSetMarker}
+	err := r.client.Get(ctx, key, marker)
 	announced := marker.DeepCopy()
 	announced.Namespace, announced.Name = key.Namespace, key.Name
 	for name, value := range featureset.Announcement() {
 		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, name, value)
 	}
-	if announcer, err := a.announcedBy(ctx, marker.Annotations[assayv1alpha1.AnnouncedByAnnotation]); err != nil {
+	if announcer, err := r.announcedBy(ctx, marker.Annotations[assayv1alpha1.AnnouncedByAnnotation]); err != nil {
 		return err
 	} else if announcer != "" {
 		metav1.SetMetaDataAnnotation(&announced.ObjectMeta, assayv1alpha1.AnnouncedByAnnotation, announcer)
@@ -49,20 +49,20 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 		return nil
 	}
 	missing := apierrors.IsNotFound(err)
-	if obstacle, err := a.obstacle(ctx, missing); err != nil || obstacle != "" {
-		if obstacle != a.obstructed && obstacle != "" {
+	if obstacle, err := r.obstacle(ctx, missing); err != nil || obstacle != "" {
+		if obstacle != r.obstructed && obstacle != "" {
 			logf.FromContext(ctx).Info("Cannot announce that this controller reads NodeFeatureSets", "reason", obstacle)
 		}
-		a.obstructed = obstacle
+		r.obstructed = obstacle
 		return err
 	}
 	switch {
 	case missing:
-		if err = a.client.Create(ctx, announced); apierrors.IsAlreadyExists(err) {
+		if err = r.client.Create(ctx, announced); apierrors.IsAlreadyExists(err) {
 			return nil // the cache is behind
 		}
 	case err == nil:
-		err = a.client.Patch(ctx, announced, client.MergeFrom(marker))
+		err = r.client.Patch(ctx, announced, client.MergeFrom(marker))
 	}
 	if err != nil {
 		return fmt.Errorf("announce feature sets in ConfigMap %s: %w", key, err)
@@ -72,12 +72,12 @@ func (a *arbiter) announce(ctx context.Context, inUse []string) error {
 
 // announcedBy returns the Lease and the holder to announce. Controllers with different instance names share the announcement: the one
 // that is stored stays while its controller runs.
-func (a *arbiter) announcedBy(ctx context.Context, stored string) (string, error) {
-	if a.opt.Lease == "" || stored == a.announcer && stored != "" {
-		return a.announcer, nil
+func (r *reconciler) announcedBy(ctx context.Context, stored string) (string, error) {
+	if r.opt.Lease == "" || stored == r.announcer && stored != "" {
+		return r.announcer, nil
 	}
 	var list coordinationv1.LeaseList
-	if err := a.live.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+	if err := r.live.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return "", fmt.Errorf("list Leases, to announce feature sets: %w", err)
 	}
 	for i := range list.Items {
@@ -85,19 +85,19 @@ func (a *arbiter) announcedBy(ctx context.Context, stored string) (string, error
 		if holder == stored {
 			return stored, nil
 		}
-		if list.Items[i].Name == a.opt.Lease { // only the leader runs this
-			a.announcer = holder
+		if list.Items[i].Name == r.opt.Lease { // only the leader runs this
+			r.announcer = holder
 		}
 	}
-	return a.announcer, nil
+	return r.announcer, nil
 }
 
 // obstacle returns why workers cannot share features yet, or an empty string. A master of NFD is about to be
 // replaced: it does not read sets, and would remove the labels that depend on them. The ResourceQuota of a new installation refuses all
 // sets until Kubernetes has counted them, up to 5 minutes after it learned of their kind (--resource-quota-sync-period). Workers that
 // tried would publish inline for longer than that. Once workers share, it is not asked about again.
-func (a *arbiter) obstacle(ctx context.Context, first bool) (string, error) {
-	master, err := a.predecessor(ctx)
+func (r *reconciler) obstacle(ctx context.Context, first bool) (string, error) {
+	master, err := r.predecessor(ctx)
 	switch {
 	case err != nil:
 		return "", err
@@ -112,8 +112,8 @@ func (a *arbiter) obstacle(ctx context.Context, first bool) (string, error) {
 	if probe.Name, err = featureset.Name(&probe.Spec.Features); err != nil {
 		return "", err
 	}
-	probe.Namespace = a.namespace
-	err = a.client.Create(ctx, probe, client.DryRunAll)
+	probe.Namespace = r.namespace
+	err = r.client.Create(ctx, probe, client.DryRunAll)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "Workers do not share features until NodeFeatureSets can be created: " + err.Error(), nil
@@ -149,9 +149,9 @@ func inUse(list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) []strin
 }
 
 // predecessor returns the name of a Deployment in the namespace that runs a master of NFD, or an empty string.
-func (a *arbiter) predecessor(ctx context.Context) (string, error) {
+func (r *reconciler) predecessor(ctx context.Context) (string, error) {
 	var list appsv1.DeploymentList
-	if err := a.live.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
+	if err := r.live.List(ctx, &list, client.InNamespace(r.namespace)); err != nil {
 		return "", fmt.Errorf("list Deployments, to find a master of NFD: %w", err)
 	}
 	for i := range list.Items {
@@ -169,22 +169,22 @@ func (a *arbiter) predecessor(ctx context.Context) (string, error) {
 }
 
 // discover has sets watched if there are any although no NodeFeature names one: they may have to be deleted.
-func (a *arbiter) discover(ctx context.Context) error {
-	now := a.clock.Now()
-	if !a.discovered.IsZero() && now.Sub(a.discovered) < discoverInterval {
+func (r *reconciler) discover(ctx context.Context) error {
+	now := r.clock.Now()
+	if !r.discovered.IsZero() && now.Sub(r.discovered) < discoverInterval {
 		return nil
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK.GroupVersion().WithKind("NodeFeatureSetList"))
-	err := a.live.List(ctx, list, client.InNamespace(a.namespace), client.Limit(1))
+	err := r.live.List(ctx, list, client.InNamespace(r.namespace), client.Limit(1))
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		return nil // the cluster does not have the kind
 	case err != nil:
 		return fmt.Errorf("list NodeFeatureSets: %w", err)
 	case len(list.Items) > 0:
-		a.sets.Watch()
+		r.sets.Watch()
 	}
-	a.discovered = now
+	r.discovered = now
 	return nil
 }

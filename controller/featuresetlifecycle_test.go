@@ -22,8 +22,8 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 )
 
-// arbiterClock is a clock for the times of feature sets, and the option that has a controller use it.
-func arbiterClock() (*clocktesting.FakeClock, func(*controller.Config)) {
+// setClock is a clock for the times of feature sets, and the option that has a controller use it.
+func setClock() (*clocktesting.FakeClock, func(*controller.Config)) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	return clock, func(c *controller.Config) { c.FeatureSets.Clock = clock }
 }
@@ -84,7 +84,7 @@ func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
 // TestTheControllerListsTheSetsInUse: workers of new nodes name these sets without reading them.
 func TestTheControllerListsTheSetsInUse(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	stays, goes, junk := w.set(M{"stays": "1"}), w.set(M{"goes": "1"}), w.set(M{"junk": "1"})
 	for _, s := range []*assayv1alpha1.NodeFeatureSet{stays, goes, junk} {
 		testkit.Create(w, w, s)
@@ -158,7 +158,7 @@ func TestFewWorkersAreAskedForOneSet(t *testing.T) {
 	for i := range nodes {
 		w.publishSets(w.namespace, fmt.Sprintf("n%02d", i), s)
 	}
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	w.start(useClock)
 	asked := func(ctx context.Context) (n int, err error) {
 		var list nfdv1alpha1.NodeFeatureList
@@ -245,7 +245,7 @@ func TestLabelsStayWhileSetsAreMissingAfterARestart(t *testing.T) {
 
 func TestSetsShowTheirNodes(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	s := w.set(M{"a": "1", "b": "2"})
 	testkit.Create(w, w, s)
 	f := w.publishSets(w.namespace, "n1", s)
@@ -265,7 +265,7 @@ func TestSetsShowTheirNodes(t *testing.T) {
 // TestUnusedSetsAreDeleted: a set that no NodeFeature names is kept for a day, over restarts of the controller, unless a node returns.
 func TestUnusedSetsAreDeleted(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	unused, returns, newer, stray := w.set(M{"unused": "1"}), w.set(M{"returns": "1"}), w.set(M{"newer": "1"}), w.set(M{"stray": "1"})
 	newer.Name, stray.Name = strings.Replace(newer.Name, "-v1-", "-v2-", 1), "no-digest"
 	testkit.Create(w, w, unused)
@@ -301,7 +301,7 @@ func TestUnusedSetsAreDeleted(t *testing.T) {
 // TestJunkIsDeletedEarly has a client create sets that no NodeFeature names.
 func TestJunkIsDeletedEarly(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	const junk = 300
 	for i := range junk {
 		testkit.Create(w, w, w.set(M{"junk": fmt.Sprint(i)}))
@@ -328,7 +328,7 @@ func TestJunkIsDeletedEarly(t *testing.T) {
 func TestJunkBeyondTheBudgetOfMemory(t *testing.T) {
 	w := newWorld(t)
 	w.rule("copy", copies)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	used := w.set(M{"used": "1"})
 	testkit.Create(w, w, used)
 	w.node("n1")
@@ -361,7 +361,7 @@ func TestJunkBeyondTheBudgetOfMemory(t *testing.T) {
 // TestJunkIsFoundWithoutAnyNodeThatShares is about sets in a cluster whose NodeFeatures name none.
 func TestJunkIsFoundWithoutAnyNodeThatShares(t *testing.T) {
 	w := newWorld(t)
-	clock, useClock := arbiterClock()
+	clock, useClock := setClock()
 	s := w.set(M{"junk": "1"})
 	testkit.Create(w, w, s)
 	w.start(useClock)

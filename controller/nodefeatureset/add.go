@@ -1,8 +1,8 @@
-// Package arbiter keeps the NodeFeatureSets of the cluster complete, correct and in use.
+// Package nodefeatureset keeps the NodeFeatureSets of the cluster complete, correct and in use.
 //
 // It announces to workers that sets are read, asks workers for sets that are missing, deletes sets whose content is not what their
 // names say and sets that no NodeFeature names, and counts the nodes of each set.
-package arbiter
+package nodefeatureset
 
 import (
 	"time"
@@ -30,7 +30,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Add registers the arbiter, which runs on the leader only.
+// Add registers the reconciler, which runs on the leader only.
 func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Options) error {
 	if opt.Unused == 0 {
 		opt.Unused = defaultUnused
@@ -47,7 +47,7 @@ func Add(mgr ctrl.Manager, sets *featuresets.Store, namespace string, opt Option
 	if opt.Clock == nil {
 		opt.Clock = clock.RealClock{}
 	}
-	return mgr.Add(&arbiter{
+	return mgr.Add(&reconciler{
 		namespace: namespace, sets: sets, client: mgr.GetClient(), live: mgr.GetAPIReader(), clock: opt.Clock, opt: opt,
 		events:  mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		missing: map[string]*missing{}, wrong: map[string]int{}, counts: map[types.UID]*count{},

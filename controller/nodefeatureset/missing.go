@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -28,14 +28,14 @@ type missing struct {
 
 // request asks workers to create sets that are missing: in an annotation of their NodeFeatures, which it removes again when the sets
 // are there. It returns when something is due again.
-func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Duration, error) {
-	wait, now := a.opt.Interval, a.clock.Now()
-	for name := range a.missing {
+func (r *reconciler) request(ctx context.Context, usage featuresets.Usage) (time.Duration, error) {
+	wait, now := r.opt.Interval, r.clock.Now()
+	for name := range r.missing {
 		if usage.Missing[name] == nil {
-			delete(a.missing, name)
+			delete(r.missing, name)
 		}
 	}
-	maps.DeleteFunc(a.wrong, func(name string, _ int) bool { return usage.Nodes[name] == 0 })
+	maps.DeleteFunc(r.wrong, func(name string, _ int) bool { return usage.Nodes[name] == 0 })
 	wanted := map[types.NamespacedName][]string{}
 	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(usage.Pruned, byName)
@@ -43,8 +43,8 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 		wanted[key] = []string{assayv1alpha1.PrunedFeatureSets}
 	}
 	for _, name := range slices.Sorted(maps.Keys(usage.Missing)) {
-		m, keys := a.missing[name], usage.Missing[name]
-		if a.wrong[name] >= takenAfter {
+		m, keys := r.missing[name], usage.Missing[name]
+		if r.wrong[name] >= takenAfter {
 			slices.SortFunc(keys, byName)
 			for _, key := range keys[:min(askPruned, len(keys))] {
 				wanted[key] = append(wanted[key], assayv1alpha1.InlineFeatureSet+name)
@@ -53,9 +53,9 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 		}
 		if m == nil {
 			m = &missing{since: now}
-			a.missing[name] = m
+			r.missing[name] = m
 		}
-		due, err := a.confirm(ctx, name, m, len(keys))
+		due, err := r.confirm(ctx, name, m, len(keys))
 		if err != nil {
 			return retry, err
 		}
@@ -65,13 +65,13 @@ func (a *arbiter) request(ctx context.Context, usage featuresets.Usage) (time.Du
 			wanted[key] = append(wanted[key], name)
 		}
 	}
-	return wait, a.annotate(ctx, wanted)
+	return wait, r.annotate(ctx, wanted)
 }
 
 // confirm decides how many workers to ask for a set, and returns when to decide again. The cache may be behind: only the API server knows
 // that a set does not exist.
-func (a *arbiter) confirm(ctx context.Context, name string, m *missing, nodes int) (time.Duration, error) {
-	now := a.clock.Now()
+func (r *reconciler) confirm(ctx context.Context, name string, m *missing, nodes int) (time.Duration, error) {
+	now := r.clock.Now()
 	due := m.since.Add(missingPatience)
 	if !m.checked.IsZero() {
 		due = m.checked.Add(askAgain)
@@ -81,7 +81,7 @@ func (a *arbiter) confirm(ctx context.Context, name string, m *missing, nodes in
 	}
 	set := &metav1.PartialObjectMetadata{}
 	set.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK)
-	err := a.live.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: name}, set)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.namespace, Name: name}, set)
 	if client.IgnoreNotFound(err) != nil {
 		return retry, fmt.Errorf("look up NodeFeatureSet %s: %w", name, err)
 	}
@@ -98,40 +98,40 @@ func (a *arbiter) confirm(ctx context.Context, name string, m *missing, nodes in
 }
 
 // annotate makes the annotations of NodeFeatures say which sets are missing.
-func (a *arbiter) annotate(ctx context.Context, wanted map[types.NamespacedName][]string) error {
-	if a.asked == nil { // by the leader before this one
+func (r *reconciler) annotate(ctx context.Context, wanted map[types.NamespacedName][]string) error {
+	if r.asked == nil { // by the leader before this one
 		var list nodefeature.NodeFeatureList
-		if err := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.List(ctx, &list, client.InNamespace(r.namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list NodeFeatures: %w", err)
 		}
-		a.asked = map[types.NamespacedName]bool{}
+		r.asked = map[types.NamespacedName]bool{}
 		for i := range list.Items {
 			if f := &list.Items[i]; f.Annotations[assayv1alpha1.MissingFeatureSetsAnnotation] != "" {
-				a.asked[client.ObjectKeyFromObject(f)] = true
+				r.asked[client.ObjectKeyFromObject(f)] = true
 			}
 		}
 	}
 	for key := range wanted {
-		a.asked[key] = true
+		r.asked[key] = true
 	}
 	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.Name, b.Name) } // all are in one namespace
-	for _, key := range slices.SortedFunc(maps.Keys(a.asked), byName) {
-		if err := a.ask(ctx, key, wanted[key]); err != nil {
+	for _, key := range slices.SortedFunc(maps.Keys(r.asked), byName) {
+		if err := r.ask(ctx, key, wanted[key]); err != nil {
 			return fmt.Errorf("annotate NodeFeature %s: %w", key, err)
 		}
 		if wanted[key] == nil {
-			delete(a.asked, key)
+			delete(r.asked, key)
 		}
 	}
 	return nil
 }
 
 // ask makes the annotation of a NodeFeature name these sets; none removes it, also if the cache does not show it yet.
-func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []string) error {
+func (r *reconciler) ask(ctx context.Context, key types.NamespacedName, sets []string) error {
 	value := "null"
 	if len(sets) > 0 {
 		var f nodefeature.NodeFeature
-		if err := a.client.Get(ctx, key, &f, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.Get(ctx, key, &f, client.UnsafeDisableDeepCopy); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		slices.Sort(sets)
@@ -143,9 +143,9 @@ func (a *arbiter) ask(ctx context.Context, key types.NamespacedName, sets []stri
 	}
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	o.SetGroupVersionKind(nfdv1alpha1.GroupVersion.WithKind("NodeFeature"))
-	err := a.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
+	err := r.patch(ctx, o, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.MissingFeatureSetsAnnotation, value), false)
 	if err == nil && len(sets) > 0 {
-		a.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
+		r.events.Eventf(o, corev1.EventTypeWarning, "FeatureSetsMissing",
 			"%v; the last complete features stay active", &featuresets.MissingError{Sets: names(sets)})
 	}
 	return err

@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -50,10 +50,10 @@ func TestASetThatIsInUseAgainIsKept(t *testing.T) {
 	}
 	used, unused := named("used"), named("unused")
 	server := &stored{names: []string{used.Name}}
-	a := &arbiter{client: server, live: server, clock: clock, opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
+	r := &reconciler{client: server, live: server, clock: clock, opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
 	for range 2 {
 		server.deleted = nil
-		if err := a.collect(t.Context(), []assayv1alpha1.NodeFeatureSet{used, unused}, featuresets.Usage{}); err != nil {
+		if err := r.collect(t.Context(), []assayv1alpha1.NodeFeatureSet{used, unused}, featuresets.Usage{}); err != nil {
 			t.Fatal(err)
 		}
 		if len(server.deleted) != 1 || server.deleted[0] != unused.Name {
@@ -68,10 +68,10 @@ func TestASetThatIsInUseAgainIsKept(t *testing.T) {
 func TestAClockThatIsOffByAnHourDeletesNoNewSet(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -5 * time.Minute, 0, 5 * time.Minute, time.Hour} {
 		clock, server := clocktesting.NewFakeClock(time.Now()), &stored{}
-		a := &arbiter{client: server, live: server, clock: clock, opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
+		r := &reconciler{client: server, live: server, clock: clock, opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
 		created := assayv1alpha1.NodeFeatureSet{ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "1", CreationTimestamp: metav1.NewTime(clock.Now().Add(-skew))}}
 		for age := time.Duration(0); age <= defaultJunk+collectInterval; age += collectInterval {
-			if err := a.collect(t.Context(), []assayv1alpha1.NodeFeatureSet{created}, featuresets.Usage{}); err != nil {
+			if err := r.collect(t.Context(), []assayv1alpha1.NodeFeatureSet{created}, featuresets.Usage{}); err != nil {
 				t.Fatal(err)
 			}
 			if deleted := len(server.deleted) > 0; deleted && age < defaultJunk || !deleted && age > defaultJunk {
@@ -86,12 +86,12 @@ func TestAClockThatIsOffByAnHourDeletesNoNewSet(t *testing.T) {
 // a set is unused.
 func TestAClockThatIsOffByMinutesDeletesNoUnusedSetTooSoon(t *testing.T) {
 	now := time.Now()
-	a := &arbiter{opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
+	r := &reconciler{opt: Options{Unused: defaultUnused, Junk: defaultJunk}}
 	for _, skew := range []time.Duration{-5 * time.Minute, 0, 5 * time.Minute} {
 		set := &assayv1alpha1.NodeFeatureSet{}
 		set.Status.Nodes = new(int32)
 		set.Annotations = map[string]string{assayv1alpha1.UnusedSinceAnnotation: now.Add(-skew).Format(time.RFC3339)}
-		if a.expired(set, now.Add(defaultUnused-6*time.Minute)) || !a.expired(set, now.Add(defaultUnused+5*time.Minute)) {
+		if r.expired(set, now.Add(defaultUnused-6*time.Minute)) || !r.expired(set, now.Add(defaultUnused+5*time.Minute)) {
 			t.Errorf("with a difference of %s, an unused set is deleted too soon or kept too long", skew)
 		}
 	}
@@ -100,8 +100,8 @@ func TestAClockThatIsOffByMinutesDeletesNoUnusedSetTooSoon(t *testing.T) {
 // TestNothingIsDoneWhileADefinitionIsNotWhole: sets in use were counted as unused while the API server dropped their names, and the annotation
 // that asks a worker for its features made the loss of the names permanent.
 func TestNothingIsDoneWhileADefinitionIsNotWhole(t *testing.T) {
-	a := &arbiter{opt: Options{Writable: func() bool { return false }}} // without a client and sets, so that any use of them panics
-	if wait, err := a.pass(t.Context()); err != nil || wait != pause {
+	r := &reconciler{opt: Options{Writable: func() bool { return false }}} // without a client and sets, so that any use of them panics
+	if wait, err := r.pass(t.Context()); err != nil || wait != pause {
 		t.Errorf("due again in %s, %v", wait, err)
 	}
 }

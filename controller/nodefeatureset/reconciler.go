@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -52,8 +52,8 @@ const (
 	retry = 5 * time.Second
 )
 
-// arbiter is the runnable of the leader. Only its own goroutine uses it.
-type arbiter struct {
+// reconciler is the runnable of the leader. Only its own goroutine uses it.
+type reconciler struct {
 	namespace string
 	sets      *featuresets.Store
 	client    client.Client
@@ -74,9 +74,9 @@ type arbiter struct {
 }
 
 // Start implements manager.Runnable.
-func (a *arbiter) Start(ctx context.Context) error {
+func (r *reconciler) Start(ctx context.Context) error {
 	for {
-		wait, err := a.pass(ctx)
+		wait, err := r.pass(ctx)
 		if err != nil && ctx.Err() == nil {
 			logf.FromContext(ctx).Error(err, "Cannot maintain NodeFeatureSets")
 			wait = retry
@@ -84,13 +84,13 @@ func (a *arbiter) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.clock.After(pause):
+		case <-r.clock.After(pause):
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.sets.Changed():
-		case <-a.clock.After(max(wait-pause, 0)):
+		case <-r.sets.Changed():
+		case <-r.clock.After(max(wait-pause, 0)):
 		}
 	}
 }
@@ -98,32 +98,32 @@ func (a *arbiter) Start(ctx context.Context) error {
 // pass does everything that is due, and returns when something is due again. An error in one step does not keep the others. While the
 // definition of one of the kinds is not whole, it does nothing: sets seem to be unused whose names the API server drops when it answers, and an
 // annotation would make it store NodeFeatures without these names. Workers find out by themselves that they have to publish without sets.
-func (a *arbiter) pass(ctx context.Context) (time.Duration, error) {
-	if !a.opt.Writable() {
+func (r *reconciler) pass(ctx context.Context) (time.Duration, error) {
+	if !r.opt.Writable() {
 		return pause, nil
 	}
-	if !a.sets.Synced() {
-		return a.opt.Interval, errors.Join(a.announce(ctx, nil), a.discover(ctx))
+	if !r.sets.Synced() {
+		return r.opt.Interval, errors.Join(r.announce(ctx, nil), r.discover(ctx))
 	}
-	usage := a.sets.Usage()
-	wait, failed := a.request(ctx, usage)
+	usage := r.sets.Usage()
+	wait, failed := r.request(ctx, usage)
 	var list assayv1alpha1.NodeFeatureSetList
-	if listed := a.client.List(ctx, &list, client.InNamespace(a.namespace), client.UnsafeDisableDeepCopy); listed != nil {
-		return a.opt.Interval, errors.Join(failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
+	if listed := r.client.List(ctx, &list, client.InNamespace(r.namespace), client.UnsafeDisableDeepCopy); listed != nil {
+		return r.opt.Interval, errors.Join(failed, fmt.Errorf("list NodeFeatureSets: %w", listed))
 	}
 	slices.SortFunc(list.Items, func(a, b assayv1alpha1.NodeFeatureSet) int { return strings.Compare(a.Name, b.Name) })
-	err := errors.Join(failed, a.announce(ctx, inUse(list.Items, usage)), a.deleteWrong(ctx), a.markUnused(ctx, list.Items, usage), a.collect(ctx, list.Items, usage))
-	later, failed := a.report(ctx, list.Items, usage)
-	return min(wait, later, a.opt.Interval), errors.Join(err, failed)
+	err := errors.Join(failed, r.announce(ctx, inUse(list.Items, usage)), r.deleteWrong(ctx), r.markUnused(ctx, list.Items, usage), r.collect(ctx, list.Items, usage))
+	later, failed := r.report(ctx, list.Items, usage)
+	return min(wait, later, r.opt.Interval), errors.Join(err, failed)
 }
 
 // patch changes metadata or the status of a set, and of nothing else.
-func (a *arbiter) patch(ctx context.Context, o client.Object, body string, status bool) error {
+func (r *reconciler) patch(ctx context.Context, o client.Object, body string, status bool) error {
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
 	meta.SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 	patch := client.RawPatch(types.MergePatchType, []byte(body))
 	if status {
-		return client.IgnoreNotFound(a.client.Status().Patch(ctx, meta, patch))
+		return client.IgnoreNotFound(r.client.Status().Patch(ctx, meta, patch))
 	}
-	return client.IgnoreNotFound(a.client.Patch(ctx, meta, patch))
+	return client.IgnoreNotFound(r.client.Patch(ctx, meta, patch))
 }

@@ -1,4 +1,4 @@
-package arbiter
+package nodefeatureset
 
 import (
 	"context"
@@ -20,17 +20,17 @@ import (
 )
 
 // deleteWrong deletes the sets whose content is not what their names say. Workers create the correct ones.
-func (a *arbiter) deleteWrong(ctx context.Context) error {
+func (r *reconciler) deleteWrong(ctx context.Context) error {
 	var errs []error
-	for _, set := range a.sets.Wrong() {
-		deleted, err := a.remove(ctx, set)
+	for _, set := range r.sets.Wrong() {
+		deleted, err := r.remove(ctx, set)
 		if err != nil {
 			errs = append(errs, err)
 		} else if deleted {
-			a.wrong[set.Name]++
+			r.wrong[set.Name]++
 			node := set.Labels[assayv1alpha1.CreatedByNodeLabel]
 			logf.FromContext(ctx).Info("Deleted a NodeFeatureSet whose content does not match its name", "set", set.Name, "createdByNode", node)
-			a.events.Eventf(set, corev1.EventTypeWarning, "WrongFeatureSet",
+			r.events.Eventf(set, corev1.EventTypeWarning, "WrongFeatureSet",
 				"deleted, because its features do not have the digest that its name contains; its label says that node %q created it", node)
 		}
 	}
@@ -38,8 +38,8 @@ func (a *arbiter) deleteWrong(ctx context.Context) error {
 }
 
 // remove deletes a set as it is known, and reports whether that was so.
-func (a *arbiter) remove(ctx context.Context, set *assayv1alpha1.NodeFeatureSet) (bool, error) {
-	err := a.client.Delete(ctx, set.DeepCopy(), client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+func (r *reconciler) remove(ctx context.Context, set *assayv1alpha1.NodeFeatureSet) (bool, error) {
+	err := r.client.Delete(ctx, set.DeepCopy(), client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
 	switch {
 	case err == nil:
 		return true, nil
@@ -53,7 +53,7 @@ func (a *arbiter) remove(ctx context.Context, set *assayv1alpha1.NodeFeatureSet)
 func named(set *assayv1alpha1.NodeFeatureSet) bool { return set.Status.Nodes != nil }
 
 // markUnused notes on sets since when no NodeFeature names them. The next leader goes on from there.
-func (a *arbiter) markUnused(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
+func (r *reconciler) markUnused(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
 	var errs []error
 	for i := range list {
 		set := &list[i]
@@ -65,12 +65,12 @@ func (a *arbiter) markUnused(ctx context.Context, list []assayv1alpha1.NodeFeatu
 		case usage.Nodes[set.Name] > 0 && set.Annotations[assayv1alpha1.UnusedSinceAnnotation] != "":
 			value = "null"
 		case usage.Nodes[set.Name] == 0 && named(set) && !marked:
-			value = fmt.Sprintf("%q", a.clock.Now().UTC().Format(time.RFC3339))
+			value = fmt.Sprintf("%q", r.clock.Now().UTC().Format(time.RFC3339))
 		default:
 			continue
 		}
 		set.SetGroupVersionKind(assayv1alpha1.NodeFeatureSetGVK)
-		if err := a.patch(ctx, set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.UnusedSinceAnnotation, value), false); err != nil {
+		if err := r.patch(ctx, set, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, assayv1alpha1.UnusedSinceAnnotation, value), false); err != nil {
 			errs = append(errs, fmt.Errorf("annotate NodeFeatureSet %s: %w", set.Name, err))
 		}
 	}
@@ -89,41 +89,41 @@ func unusedSince(set *assayv1alpha1.NodeFeatureSet) time.Time {
 // collect deletes sets that no NodeFeature has named for a while, once a list of all NodeFeatures confirms it. Sets that were never named are
 // counted from when this process saw them first: a worker is about to name one that it has just created, and by the clock of another machine it
 // could be old. Sets of an unknown format version, which this controller does not annotate, are deleted like them: any name could be one of them.
-func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
-	now := a.clock.Now()
-	if now.Sub(a.collected) < collectInterval {
+func (r *reconciler) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureSet, usage featuresets.Usage) error {
+	now := r.clock.Now()
+	if now.Sub(r.collected) < collectInterval {
 		return nil
 	}
-	a.collected = now
+	r.collected = now
 	var due []*assayv1alpha1.NodeFeatureSet
 	unnamed := map[types.UID]time.Time{}
 	for i := range list {
 		switch set := &list[i]; {
 		case usage.Nodes[set.Name] > 0:
 		case featureset.Known(set.Name) != nil || !named(set):
-			since := a.unnamed[set.UID]
+			since := r.unnamed[set.UID]
 			if since.IsZero() {
 				since = now
 			}
-			if unnamed[set.UID] = since; now.Sub(since) >= a.opt.Junk {
+			if unnamed[set.UID] = since; now.Sub(since) >= r.opt.Junk {
 				due = append(due, set)
 			}
-		case a.expired(set, now):
+		case r.expired(set, now):
 			due = append(due, set)
 		}
 	}
-	a.unnamed = unnamed
+	r.unnamed = unnamed
 	if len(due) == 0 {
 		return nil
 	}
 	used := map[string]bool{}
-	err := listing.Pages(ctx, a.live, func(list *nodefeature.NodeFeatureList) {
+	err := listing.Pages(ctx, r.live, func(list *nodefeature.NodeFeatureList) {
 		for i := range list.Items {
 			for _, name := range list.Items[i].Spec.FeatureSets {
 				used[name] = true
 			}
 		}
-	}, client.InNamespace(a.namespace))
+	}, client.InNamespace(r.namespace))
 	if err != nil {
 		return fmt.Errorf("list NodeFeatures: %w", err)
 	}
@@ -133,7 +133,7 @@ func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureS
 		if used[set.Name] {
 			continue // the cache is behind
 		}
-		ok, err := a.remove(ctx, set)
+		ok, err := r.remove(ctx, set)
 		if err != nil {
 			errs = append(errs, err)
 		} else if ok {
@@ -147,7 +147,7 @@ func (a *arbiter) collect(ctx context.Context, list []assayv1alpha1.NodeFeatureS
 }
 
 // expired reports whether a set that no NodeFeature names any more has been kept long enough.
-func (a *arbiter) expired(set *assayv1alpha1.NodeFeatureSet, now time.Time) bool {
+func (r *reconciler) expired(set *assayv1alpha1.NodeFeatureSet, now time.Time) bool {
 	since := unusedSince(set)
-	return !since.IsZero() && now.Sub(since) >= a.opt.Unused
+	return !since.IsZero() && now.Sub(since) >= r.opt.Unused
 }
