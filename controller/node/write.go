@@ -120,7 +120,7 @@ func (r *Reconciler) applyPart(ctx context.Context, pass *pass, d *decide.Decisi
 	}
 	rest, refusal := p.Without(blamed), err
 	if out, err = write(rest); err != nil && err.Error() == refusal.Error() {
-		return p, out, err // what is refused without them as well is not refused because of them
+		return p, out, err // the API server rejects the rest for the same reason: they are not the cause
 	}
 	r.noteRefused(d, p, blamed, pass.known, refusal)
 	d.Allowed = d.Allowed.Without(blamed) // the Node does not have them after this pass
