@@ -209,6 +209,10 @@ test-descheduler: bin/cluster ## Test that the descheduler moves pods off a node
 doctor-table: bin/cluster ## Break an installation in one way after the other, and print the first line of each command that reads a cluster
 	ASSAY_WHOLE_TABLE=1 bin/cluster run -- go test ./test/script -run 'Test(Doctor|Absences)$$' -count=1 -v | grep '_test.go:\|--- \|^ok\|^FAIL'
 
+.PHONY: test-helm
+test-helm: bin/cluster ## Test what Helm 3 and 4 do with the chart: eight paths of installations, upgrades and take-overs each
+	ASSAY_WHOLE_TABLE=1 bin/cluster run -- go test ./test/helm -count=1 -v
+
 .PHONY: test-numa-scheduler
 test-numa-scheduler: bin/cluster ## Test that the scheduler plug-in NodeResourceTopologyMatch reads what is published (the first time compiles it: minutes)
 	go test -C hack/fingerprint .

@@ -11,27 +11,32 @@ import (
 )
 
 // TestPaths installs, upgrades, rolls back and uninstalls the chart with both versions of Helm, alone, as a sub-chart, and after other
-// installations. After each path all definitions are Assay's, rules have all their fields, and the objects are those that Helm names.
+// installations. After each path all definitions are Assay's, rules have all their fields, and the objects are those that Helm names. Without
+// ASSAY_WHOLE_TABLE it takes the paths that most users take.
 func TestPaths(t *testing.T) {
 	for _, version := range []string{"Helm 3", "Helm 4"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel() // each has a control plane, and most of the time Helm waits
 			w := newWorld(t, version)
 			for _, path := range []struct {
-				name string
-				run  func(*world, *testing.T)
+				name  string
+				short bool
+				run   func(*world, *testing.T)
 			}{
-				{"Fresh, upgrade, rollback, uninstall", (*world).life},
-				{"A rule among the objects of the release", (*world).extraObject},
-				{"A sub-chart of an operator", (*world).subChart},
-				{"From definitions among the templates", (*world).fromTemplates},
-				{"From definitions among the templates that would go", (*world).fromTemplatesWithoutKeep},
-				{"Over definitions of kubectl apply", func(w *world, t *testing.T) { w.takeOver(t, "apply") }},
-				{"Over definitions of another manager", func(w *world, t *testing.T) {
+				{"Fresh, upgrade, rollback, uninstall", true, (*world).life},
+				{"A rule among the objects of the release", false, (*world).extraObject},
+				{"A sub-chart of an operator", true, (*world).subChart},
+				{"From definitions among the templates", false, (*world).fromTemplates},
+				{"From definitions among the templates that would go", false, (*world).fromTemplatesWithoutKeep},
+				{"Over definitions of kubectl apply", false, func(w *world, t *testing.T) { w.takeOver(t, "apply") }},
+				{"Over definitions of another manager", false, func(w *world, t *testing.T) {
 					w.takeOver(t, "apply", "--server-side", "--field-manager=operator")
 				}},
-				{"Over definitions of Helm", (*world).takeOverHelm},
+				{"Over definitions of Helm", false, (*world).takeOverHelm},
 			} {
+				if !path.short && os.Getenv("ASSAY_WHOLE_TABLE") == "" {
+					continue
+				}
 				t.Run(path.name, func(t *testing.T) {
 					defer w.clean(t)
 					path.run(w, t)
