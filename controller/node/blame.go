@@ -43,7 +43,8 @@ func blame(err error, p *plan.Plan, taints bool) func(plan.Step) bool {
 	if blamed == nil {
 		return nil
 	}
-	return func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && blamed(s) }
+	// A taint that goes is tried again soon: it keeps pods off the node, and a policy that has just been changed can be behind.
+	return func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && blamed(s) && !(taints && s.Takes()) }
 }
 
 // blameCauses returns the steps whose fields the causes of an error name; nil: they name none. A field names a key in brackets. A field

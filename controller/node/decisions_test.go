@@ -23,6 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -89,6 +90,16 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 		if !slices.Equal(got, tc.keys) {
 			t.Errorf("%s: blamed %v, want %v", name, got, tc.keys)
 		}
+	}
+}
+
+// TestATaintThatGoesIsTriedAgain: a policy that was behind its new settings rejected that the start-up taint goes, and the node stayed closed for ten
+// minutes.
+func TestATaintThatGoesIsTriedAgain(t *testing.T) {
+	p := &plan.Plan{Steps: []plan.Step{{Kind: keys.Taint, Op: plan.Remove, Key: "v.io/t:NoSchedule"}, {Kind: keys.Taint, Op: plan.Add, Key: "v.io/t:NoExecute"}}}
+	blamed := blame(apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("no rule may write v.io/t")), p, true)
+	if blamed == nil || blamed(p.Steps[0]) || !blamed(p.Steps[1]) {
+		t.Error("want the new taint blamed, and not the one that goes")
 	}
 }
 
