@@ -35,7 +35,9 @@ func blame(err error, p *plan.Plan, taints bool) func(plan.Step) bool {
 	if err == nil || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return nil
 	}
-	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return (s.Kind == keys.Taint) != taints })
+	// A taint that goes is tried again soon: it keeps pods off the node, and a policy that has just been changed can be behind.
+	counts := func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && !(taints && s.Takes()) }
+	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !counts(s) })
 	blamed := blameCauses(err, p, steps)
 	if blamed == nil {
 		blamed = blameWords(err.Error(), steps, apierrors.IsInvalid(err))
@@ -43,8 +45,7 @@ func blame(err error, p *plan.Plan, taints bool) func(plan.Step) bool {
 	if blamed == nil {
 		return nil
 	}
-	// A taint that goes is tried again soon: it keeps pods off the node, and a policy that has just been changed can be behind.
-	return func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && blamed(s) && !(taints && s.Takes()) }
+	return func(s plan.Step) bool { return counts(s) && blamed(s) }
 }
 
 // blameCauses returns the steps whose fields the causes of an error name; nil: they name none. A field names a key in brackets. A field
