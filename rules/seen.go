@@ -41,7 +41,7 @@ type sight struct {
 
 // add records that the current output reads a value.
 func (s *sight) add(r Read) {
-	if s != nil && len(s.now) < maxReads && !slices.Contains(s.now, r) {
+	if len(s.now) < maxReads && !slices.Contains(s.now, r) {
 		s.now = append(s.now, r)
 	}
 }

@@ -38,11 +38,11 @@ func (e *examination) speed(ctx context.Context) error {
 
 // home returns the namespace of a workload of the installation.
 func (e *examination) home() string {
-	for i := range e.deployments {
-		return e.deployments[i].Namespace
+	if len(e.deployments) > 0 {
+		return e.deployments[0].Namespace
 	}
-	for i := range e.daemonSets {
-		return e.daemonSets[i].Namespace
+	if len(e.daemonSets) > 0 {
+		return e.daemonSets[0].Namespace
 	}
 	return e.namespace
 }

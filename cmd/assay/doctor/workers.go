@@ -54,8 +54,9 @@ func (e *examination) workers(ctx context.Context) error {
 			fine++
 			if s := states[n.Name]; s != nil && s.pod != nil {
 				if container, why := e.restarted(s.pod); why != "" {
-					again[why] = append(again[why], n.Name)
-					fixes[why] = fixOf("worker", s.pod, container, why)
+					text := "the worker is ready again: " + why
+					again[text] = append(again[text], n.Name)
+					fixes[text] = fixOf("worker", s.pod, container, why)
 				}
 			}
 			continue
@@ -72,14 +73,14 @@ func (e *examination) workers(ctx context.Context) error {
 	if without > 0 {
 		e.ok("worker", "%s without a worker by design: Windows, AWS Fargate or a virtual kubelet", clip.Count(without, "Node"))
 	}
-	for _, text := range slices.Sorted(maps.Keys(faults)) {
-		list := faults[text]
-		e.report("worker", Error, fmt.Sprintf("%s: %s: %s", clip.Count(len(list), "Node"), some(list), text), fixes[text])
+	report := func(level Level, found map[string][]string) {
+		for _, text := range slices.Sorted(maps.Keys(found)) {
+			list := found[text]
+			e.report("worker", level, fmt.Sprintf("%s: %s: %s", clip.Count(len(list), "Node"), some(list), text), fixes[text])
+		}
 	}
-	for _, why := range slices.Sorted(maps.Keys(again)) {
-		list := again[why]
-		e.report("worker", Warning, fmt.Sprintf("%s: %s: the worker is ready again: %s", clip.Count(len(list), "Node"), some(list), why), fixes[why])
-	}
+	report(Error, faults)
+	report(Warning, again)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/podlabels"
 )
 
 // Pod keeps the labels first that a pod selects, unless it has a node.
@@ -14,22 +15,14 @@ func (o *Options) Pod(pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
 		return
 	}
-	for label := range pod.Spec.NodeSelector {
+	for _, label := range podlabels.Keys(&pod.Spec) {
 		o.selects(label)
 	}
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return
 	}
-	affinity := pod.Spec.Affinity.NodeAffinity
-	var terms []corev1.NodeSelectorTerm
-	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		terms = append(terms, required.NodeSelectorTerms...)
-	}
-	for _, preferred := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		terms = append(terms, preferred.Preference)
-	}
-	for _, term := range terms {
-		for _, x := range term.MatchExpressions {
+	for _, term := range pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		for _, x := range term.Preference.MatchExpressions {
 			o.selects(x.Key)
 		}
 	}
