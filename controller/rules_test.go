@@ -64,8 +64,8 @@ func TestABrokenRuleIsIsolated(t *testing.T) {
 	w.labels("n1", M{"good-regexp": "1", "good-type": "1", "good-template": "1", "bad": ""})
 }
 
-// TestARuleSaysThatItMayNotBeWritten: the API server refuses all writes to a Node without naming a key. A rule was Healthy all the same, and only
-// the log of the controller had the reason.
+// TestARuleSaysThatItMayNotBeWritten: the API server refuses all writes to a Node without naming a key. The rule stayed Healthy, and only the log
+// of the controller had the reason.
 func TestARuleSaysThatItMayNotBeWritten(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("sealed")

@@ -127,8 +127,8 @@ func (r *Rules) Accepted() map[types.UID]assembly.Accepted {
 	return out
 }
 
-// orderedCache lists objects after the definitions of their kinds were read. An object that was listed before could lack fields that the
-// definition has again when it is read.
+// orderedCache starts the manager's cache after the definitions of the kinds were read. It stores nothing itself. An object that was listed
+// before could lack fields that the definition has again when it is read.
 type orderedCache struct {
 	cache.Cache
 

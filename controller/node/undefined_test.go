@@ -75,7 +75,7 @@ func TestNodeFeaturesThatWereDeletedWithTheirDefinition(t *testing.T) {
 			w.unpublish(vendor)
 			for range 2 {
 				w.pass()
-				w.hasLabels("while there is no definition", M{"fabric": "true"})
+				w.hasLabels("without a definition", M{"fabric": "true"})
 				if held := w.holds(hold.Unread); len(held) != 1 {
 					t.Errorf("published %+v, want why the label stays", held)
 				}

@@ -49,8 +49,8 @@ type Pool struct {
 	// the caller has kept from an earlier generation.
 	Complete bool
 	Devices  []*Instances
-	// Old is the number of slices of older generations that are of this node alone. TooMany is that of the others if all are known, and the node would have more than
-	// MaxDevices with them.
+	// Old is the number of slices of older generations that are of this node alone. TooMany is that of the others if all are known, and the
+	// node would have more than MaxDevices with them.
 	Old, TooMany int
 }
 

@@ -38,7 +38,7 @@ func TestSpellingsOfAFileMeanTheSame(t *testing.T) {
 	read := 0
 	for _, f := range files {
 		if f.dir || f.tested || len(f.data) == 0 || bytes.IndexByte(f.data, 0) >= 0 {
-			continue // there is no text in it
+			continue // it has no text
 		}
 		read++
 		want := runSource(t, machine(t, f.machine), f.source)

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command kueue shows that Kueue admits a job that requires features to the nodes that have them, and places a job in one rack by the levels
-// of a NodeBaseline.
+// Command kueue shows that Kueue admits a job that requires features to the nodes that have them, and places a job in one rack by the
+// levels of a NodeBaseline.
 //
 // Kueue and the control plane are real; the nodes are objects without a kubelet, so the pods are bound and do not run. Kueue is configured
 // with what `assay export --for kueue` prints.

@@ -80,8 +80,8 @@ func TestAListWhoseStateIsGoneIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestAnAbsentKindIsNamed: assay baseline report said that there are no NodeBaselines in a cluster without the kind, and assay topology that one
-// should install Assay.
+// TestAnAbsentKindIsNamed: in a cluster without the kind, assay baseline report printed "no NodeBaselines found", and assay topology advised to
+// install Assay.
 func TestAnAbsentKindIsNamed(t *testing.T) {
 	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/nodebaselines") || strings.Contains(r.URL.Path, "/noderesourcetopologies") {

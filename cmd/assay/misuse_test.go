@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-//go:embed testdata/mistakes.txt
-var mistakes string
+//go:embed testdata/misuse.txt
+var misuse string
 
 // TestMistakes: what users type who know kubectl, with the exit code and what the answer contains. Each line of the table is a command line
 // in the directory of cluster.yaml, the exit code, and a part of the answer.
 func TestMistakes(t *testing.T) {
-	data, err := os.ReadFile("testdata/mistakes.yaml")
+	data, err := os.ReadFile("testdata/misuse.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Chdir(dir)
 	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
-	for line := range strings.Lines(mistakes) {
+	for line := range strings.Lines(misuse) {
 		columns := strings.Split(strings.TrimSpace(line), " | ")
 		if len(columns) != 3 {
 			t.Fatalf("the line has not three columns: %s", line)
@@ -53,7 +53,7 @@ func TestAnUnknownColumnIsNotedOnce(t *testing.T) {
 	cmd := newCommand("assay")
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
-	cmd.SetArgs([]string{"nodes", "--from", "testdata/mistakes.yaml", "-c", "nope,nope"})
+	cmd.SetArgs([]string{"nodes", "--from", "testdata/misuse.yaml", "-c", "nope,nope"})
 	if err := cmd.ExecuteContext(t.Context()); err == nil || strings.Count(out.String(), "no node has nope") != 1 {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
