@@ -36,7 +36,7 @@ func blame(err error, p *plan.Plan, taints bool) func(plan.Step) bool {
 		return nil
 	}
 	// A taint that goes is tried again soon: it keeps pods off the node, and a policy that has just been changed can be behind.
-	counts := func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && !(taints && s.Takes()) }
+	counts := func(s plan.Step) bool { return (s.Kind == keys.Taint) == taints && !(taints && s.Op == plan.Remove) }
 	steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s plan.Step) bool { return !counts(s) })
 	blamed := blameCauses(err, p, steps)
 	if blamed == nil {

@@ -97,9 +97,14 @@ func TestWhatTheAPIServerRejectsIsBlamed(t *testing.T) {
 // minutes.
 func TestATaintThatGoesIsTriedAgain(t *testing.T) {
 	p := &plan.Plan{Steps: []plan.Step{{Kind: keys.Taint, Op: plan.Remove, Key: "v.io/t:NoSchedule"}, {Kind: keys.Taint, Op: plan.Add, Key: "v.io/t:NoExecute"}}}
-	blamed := blame(apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("no rule may write v.io/t")), p, true)
+	rejection := apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("no rule may write v.io/t"))
+	blamed := blame(rejection, p, true)
 	if blamed == nil || blamed(p.Steps[0]) || !blamed(p.Steps[1]) {
 		t.Error("want the new taint blamed, and not the one that goes")
+	}
+	closed := plan.State{Taints: []corev1.Taint{{Key: "v.io/t", Effect: corev1.TaintEffectNoSchedule}}}
+	if opens := plan.Compute(closed, plan.Desired{}, plan.Policy{}).WithoutTaint("v.io/t"); len(opens.Steps) != 1 || blame(rejection, opens, true) != nil {
+		t.Errorf("the start-up taint is blamed: %+v", opens.Steps)
 	}
 }
 
