@@ -39,8 +39,8 @@ type process struct {
 // snapshot is all measurements at one time.
 type snapshot struct {
 	processes map[string]process
-	requests  map[string]int // "PATCH nodes/status"
-	rejected  int            // requests with the code 429
+	requests  map[string]int // "PATCH nodes/status", without those that were rejected
+	rejected  int            // requests with the code 429, which clients send again
 	etcd      int64          // bytes of etcd's database
 }
 
@@ -160,9 +160,10 @@ func (s *snapshot) add(line string) error {
 	if labelOf(line, "dry_run") != "" {
 		resource += " (dry run)"
 	}
-	s.requests[labelOf(line, "verb")+" "+resource] += int(n)
 	if code == strconv.Itoa(http.StatusTooManyRequests) {
 		s.rejected += int(n)
+	} else {
+		s.requests[labelOf(line, "verb")+" "+resource] += int(n)
 	}
 	return nil
 }

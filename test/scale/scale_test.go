@@ -184,6 +184,22 @@ func checkInstallation(t *testing.T, c *cluster.Cluster, shared bool) {
 	}
 }
 
+// TestARequestThatIsSentAgainCountsOnce: how many requests a busy API server rejects depends on the machine.
+func TestARequestThatIsSentAgainCountsOnce(t *testing.T) {
+	s := &snapshot{requests: map[string]int{}}
+	for _, line := range []string{
+		`apiserver_request_total{code="200",component="apiserver",dry_run="",resource="nodefeatures",scope="resource",subresource="",verb="PATCH"} 15`,
+		`apiserver_request_total{code="429",component="apiserver",dry_run="",resource="nodefeatures",scope="resource",subresource="",verb="PATCH"} 1`,
+	} {
+		if err := s.add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.requests["PATCH nodefeatures"]; got != 15 || s.rejected != 1 {
+		t.Errorf("%d requests and %d rejected ones, want 15 and 1", got, s.rejected)
+	}
+}
+
 // TestAStoppedRunPrintsThePhasesBefore: a run with thousands of nodes takes an hour.
 func TestAStoppedRunPrintsThePhasesBefore(t *testing.T) {
 	whole, shared := &result{Nodes: 1}, &result{Nodes: 1, Shared: true}
