@@ -1,6 +1,8 @@
 package controller_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,4 +119,41 @@ func TestMassLossOfConditionsIsHeld(t *testing.T) {
 		w.event(name, "RemovalHeld", "vendor.io/DriverReady")
 		w.nodeCondition(name, "vendor.io/DriverReady", "True Probed: Driver on "+name+": 1")
 	}
+}
+
+// TestRulesReadConditionsOfOthers: a rule taints a node while another agent says that its accelerators are broken. Heartbeats of the kubelet
+// and of the agent do not evaluate the node, and a rule does not read what a rule writes.
+func TestRulesReadConditionsOfOthers(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.boots("n1", "boot-1")
+	w.publish(w.namespace, "n1", "n1", M{"x": "1"}, nil)
+	says := func(status, message string) {
+		t.Helper()
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"AcceleratedHardwareReady","status":%q,"reason":"XID","message":%q,"lastHeartbeatTime":%q}]}}`,
+			status, message, time.Now().UTC().Format(time.RFC3339))
+		if err := w.Status().Patch(t.Context(), n, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("True", "all GPUs work")
+	w.rule("broken", `{rules: [
+  {name: broken, matchFeatures: [{feature: kubernetes.condition, matchExpressions: {type: {op: In, value: [AcceleratedHardwareReady]}, status: {op: In, value: ["False"]}}}],
+   taints: [{key: vendor.io/degraded, effect: NoSchedule}], nodeConditions: [{type: vendor.io/Degraded, status: "True"}]},
+  {name: circular, matchFeatures: [{feature: kubernetes.condition, matchExpressions: {type: {op: In, value: [vendor.io/Degraded]}}}], labels: {vendor.io/circular: ""}}]}`)
+	w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	tainted := func(want bool) *corev1.Node {
+		t.Helper()
+		return becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, fmt.Sprintf("tainted=%t", want), func(n *corev1.Node) bool {
+			return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "vendor.io/degraded" }) == want
+		})
+	}
+	says("False", "GPU 3 fell off the bus")
+	w.nodeCondition("n1", "vendor.io/Degraded", "True")
+	if got := tainted(true); got.Labels["vendor.io/circular"] != "" {
+		t.Error("a rule reads the condition that another rule writes")
+	}
+	says("True", "all GPUs work")
+	tainted(false)
+	w.nodeCondition("n1", "vendor.io/Degraded", "")
 }

@@ -268,16 +268,21 @@ func changedDevices(nodes *inputs.Nodes) source.Source {
 	})
 }
 
-// Slim removes fields that the manager does not read from a Node before it is cached: images and the conditions of Kubernetes are most
-// of its size.
+// Slim removes fields that the manager does not read from a Node before it is cached: images and the messages of the conditions of Kubernetes
+// are most of its size.
 func Slim(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
 		taints, capacity := n.Spec.Taints, extended(n.Status.Capacity)
-		boot, conditions := n.Status.NodeInfo.BootID, slices.DeleteFunc(n.Status.Conditions, native)
+		boot, conditions := n.Status.NodeInfo.BootID, n.Status.Conditions
 		n.Spec, n.Status = facts.NodeParts(n)
 		n.Spec.Taints, n.Status.Capacity = taints, capacity
-		n.Status.NodeInfo.BootID, n.Status.Conditions = boot, slices.Clone(conditions)
+		n.Status.NodeInfo.BootID = boot
+		for i := range conditions {
+			if !native(conditions[i]) {
+				n.Status.Conditions[i] = conditions[i]
+			}
+		}
 	}
 	return obj, nil
 }

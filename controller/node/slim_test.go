@@ -17,7 +17,9 @@ func TestSlimKeepsWhatIsRead(t *testing.T) {
 		Spec:       corev1.NodeSpec{ProviderID: "p://n", Taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Capacity: amounts, Allocatable: corev1.ResourceList{"vendor.io/fpga": amounts["vendor.io/fpga"], "hugepages-1Gi": resource.MustParse("0")},
-			Conditions:       []corev1.NodeCondition{{Type: "vendor.io/Ready", Status: corev1.ConditionTrue}},
+			Conditions: []corev1.NodeCondition{
+				{Type: "vendor.io/Ready", Status: corev1.ConditionTrue, Message: "m"}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
+			},
 			NodeInfo:         corev1.NodeSystemInfo{KernelVersion: "6.1", BootID: "boot"},
 			DeclaredFeatures: []string{"F"},
 			RuntimeHandlers:  []corev1.NodeRuntimeHandler{{Name: "kata"}},
@@ -29,7 +31,7 @@ func TestSlimKeepsWhatIsRead(t *testing.T) {
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		list["cpu"], list["hugepages-1Gi"] = resource.MustParse("8"), resource.MustParse("0")
 	}
-	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+	n.Status.Conditions[1].Message, n.Status.Conditions[1].LastHeartbeatTime = "kubelet is posting ready status", metav1.Now()
 	n.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}}}
 	n.Status.NodeInfo.MachineID = "machine"
 	got, err := Slim(n)

@@ -7,6 +7,14 @@ var clusterFeatures = []Feature{
 		{Name: "*", Kind: Integer, Values: []string{"8", "4"},
 			Means: "a resource, such as `nvidia.com/gpu`, `hugepages-2Mi` or `pods`"},
 	}},
+	{Name: "kubernetes.condition", Type: Instances, Elements: []Element{
+		{Name: "type", Kind: Text, Always: true, Values: []string{"Ready", "AcceleratedHardwareReady"},
+			Means: "type, such as `Ready` or `AcceleratedHardwareReady`"},
+		{Name: "status", Kind: Enum, Always: true, Values: []string{"True", "False", "Unknown"}, Wrong: []string{"true=True", "false=False", "unknown=Unknown"},
+			Means: "status"},
+		{Name: "reason", Kind: Text, Values: []string{"KubeletReady", "KernelDeadlock"},
+			Means: "reason; absent if the condition has none"},
+	}},
 	{Name: "kubernetes.declaredfeature", Type: Flags, Elements: []Element{
 		{Name: "*", Kind: Flag,
 			Means: "a feature that the kubelet declares"},

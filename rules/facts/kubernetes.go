@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 )
 
@@ -24,12 +25,14 @@ const (
 	RuntimeHandlerFeature = "kubernetes.runtimehandler"
 	// AllocatableFeature holds the amounts of resources that are equal on many nodes, such as devices of device plugins.
 	AllocatableFeature = "kubernetes.allocatable"
+	// ConditionFeature lists the conditions that no instance of Assay writes: what other agents and the kubelet say about the node.
+	ConditionFeature = "kubernetes.condition"
 )
 
 // IsKubernetes reports whether the feature with this lower-case name comes from the Node object.
 func IsKubernetes(feature string) bool {
 	return feature == NodeFeature || feature == ProviderFeature || feature == DeclaredFeature || feature == RuntimeHandlerFeature ||
-		feature == AllocatableFeature
+		feature == AllocatableFeature || feature == ConditionFeature
 }
 
 // FromNode returns the facts of a Node object; in may be nil. It omits the resources in own, which rules have written, and the machine,
@@ -45,6 +48,7 @@ func NodeParts(node *corev1.Node) (corev1.NodeSpec, corev1.NodeStatus) {
 		corev1.NodeStatus{
 			NodeInfo: public(&node.Status.NodeInfo), DeclaredFeatures: node.Status.DeclaredFeatures,
 			RuntimeHandlers: node.Status.RuntimeHandlers, Allocatable: common(node.Status.Allocatable),
+			Conditions: statements(node.Status.Conditions),
 		}
 }
 
@@ -53,7 +57,7 @@ func SameNode(a, b *corev1.Node) bool {
 	return a.Spec.ProviderID == b.Spec.ProviderID && public(&a.Status.NodeInfo) == public(&b.Status.NodeInfo) &&
 		slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) &&
 		slices.EqualFunc(a.Status.RuntimeHandlers, b.Status.RuntimeHandlers, sameHandler) &&
-		maps.Equal(allocatable(a, nil), allocatable(b, nil))
+		maps.Equal(allocatable(a, nil), allocatable(b, nil)) && slices.Equal(conditions(a), conditions(b))
 }
 
 // public returns info without IDs and values that change often.
@@ -81,14 +85,24 @@ func NodeFeatures(node *corev1.Node, own []string) *nfdv1alpha1.Features {
 				"os_image":                  info.OSImage,
 			})},
 		},
-		Flags: map[string]nfdv1alpha1.FlagFeatureSet{},
+		Flags:     map[string]nfdv1alpha1.FlagFeatureSet{},
+		Instances: map[string]nfdv1alpha1.InstanceFeatureSet{},
 	}
 	// Without these, the kubelet has not reported any: it has not started yet, or its version or the runtime does not know handlers.
 	if len(node.Status.Allocatable) > 0 {
 		f.Attributes[AllocatableFeature] = nfdv1alpha1.AttributeFeatureSet{Elements: allocatable(node, own)}
 	}
 	if len(node.Status.RuntimeHandlers) > 0 {
-		f.Instances = map[string]nfdv1alpha1.InstanceFeatureSet{RuntimeHandlerFeature: {Elements: handlers(node)}}
+		f.Instances[RuntimeHandlerFeature] = nfdv1alpha1.InstanceFeatureSet{Elements: handlers(node)}
+	}
+	if list := conditions(node); len(list) > 0 {
+		set := nfdv1alpha1.InstanceFeatureSet{}
+		for _, c := range list {
+			set.Elements = append(set.Elements, nfdv1alpha1.InstanceFeature{
+				Attributes: present(map[string]string{"type": string(c.Type), "status": string(c.Status), "reason": c.Reason}),
+			})
+		}
+		f.Instances[ConditionFeature] = set
 	}
 	if id := node.Spec.ProviderID; id != "" {
 		name, _, _ := strings.Cut(id, "://")
@@ -100,6 +114,41 @@ func NodeFeatures(node *corev1.Node, own []string) *nfdv1alpha1.Features {
 	}
 	f.Flags[DeclaredFeature] = nfdv1alpha1.FlagFeatureSet{Elements: declared}
 	return f
+}
+
+// Statement returns what a condition says, without the text for people and the times, which change with each heartbeat.
+func Statement(c corev1.NodeCondition) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+}
+
+func statements(list []corev1.NodeCondition) []corev1.NodeCondition {
+	var out []corev1.NodeCondition
+	for _, c := range list {
+		out = append(out, Statement(c))
+	}
+	return out
+}
+
+// conditions returns what the conditions of a Node say that no instance of Assay writes, sorted by type. A rule that reads one which rules
+// write would be circular.
+func conditions(node *corev1.Node) []corev1.NodeCondition {
+	own := map[string]bool{}
+	for name, list := range node.Annotations {
+		if name != assayv1alpha1.NodeConditionsAnnotation && !strings.HasSuffix(name, "."+assayv1alpha1.NodeConditionsAnnotation) {
+			continue
+		}
+		for kind := range strings.SplitSeq(list, ",") {
+			if kind = strings.TrimSpace(kind); !strings.Contains(kind, "/") { // records omit the default prefix
+				kind = nfdv1alpha1.FeatureLabelNamespace + "/" + kind
+			}
+			own[kind] = true
+		}
+	}
+	out := slices.DeleteFunc(statements(node.Status.Conditions), func(c corev1.NodeCondition) bool {
+		return own[string(c.Type)] || strings.HasPrefix(string(c.Type), assayv1alpha1.GroupName+"/")
+	})
+	slices.SortFunc(out, func(a, b corev1.NodeCondition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	return out
 }
 
 // present removes empty values. A Node has empty values before its kubelet has started.

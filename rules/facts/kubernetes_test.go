@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules/facts"
@@ -36,6 +38,18 @@ func TestFeatures(t *testing.T) {
 					{Name: "nvidia", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(true), UserNamespaces: new(false)}},
 					{Name: ""},
 				}
+				n.Annotations = map[string]string{
+					"assay.dev/node-conditions": "ours.example/A,x", "b.assay.dev/node-conditions": "theirs.example/B", "example.com/node-conditions": "kept.example/C",
+				}
+				for kind, status := range map[string]corev1.ConditionStatus{
+					"Ready": "True", "AcceleratedHardwareReady": "False", "ours.example/A": "True", "theirs.example/B": "True", "kept.example/C": "Unknown",
+					"assay.dev/FeaturesReady": "True", "feature.node.kubernetes.io/x": "True",
+				} {
+					n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+						Type: corev1.NodeConditionType(kind), Status: status, Reason: map[string]string{"Ready": "KubeletReady"}[kind],
+						Message: "message", LastHeartbeatTime: metav1.Now(),
+					})
+				}
 				n.Status.Allocatable = corev1.ResourceList{
 					"cpu": resource.MustParse("15890m"), "memory": resource.MustParse("60Gi"), "ephemeral-storage": resource.MustParse("90Gi"),
 					"pods": resource.MustParse("110"), "hugepages-2Mi": resource.MustParse("1Gi"), "nvidia.com/gpu": resource.MustParse("8"),
@@ -48,6 +62,11 @@ func TestFeatures(t *testing.T) {
 					"kubernetes.declaredfeature": {Elements: map[string]nfdv1alpha1.Nil{"GuaranteedQoSPodCPUResize": {}, "PodLevelResources": {}}},
 				},
 				Instances: map[string]nfdv1alpha1.InstanceFeatureSet{
+					"kubernetes.condition": {Elements: []nfdv1alpha1.InstanceFeature{
+						{Attributes: map[string]string{"type": "AcceleratedHardwareReady", "status": "False"}},
+						{Attributes: map[string]string{"type": "Ready", "status": "True", "reason": "KubeletReady"}},
+						{Attributes: map[string]string{"type": "kept.example/C", "status": "Unknown"}},
+					}},
 					"kubernetes.runtimehandler": {Elements: []nfdv1alpha1.InstanceFeature{
 						{Attributes: map[string]string{"name": ""}},
 						{Attributes: map[string]string{"name": "nvidia", "recursive_read_only_mounts": "true", "user_namespaces": "false"}},
@@ -73,7 +92,7 @@ func TestFeatures(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, facts.NodeFeatures(tt.node, tt.own)); diff != "" {
+			if diff := cmp.Diff(tt.want, facts.NodeFeatures(tt.node, tt.own), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("features (-want +got):\n%s", diff)
 			}
 		})
@@ -99,6 +118,7 @@ func TestACacheMayKeepThePartAlone(t *testing.T) {
 	full := func() *corev1.Node {
 		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "kind://k/n1", Unschedulable: true}}
 		n.Status.DeclaredFeatures = []string{"PodLevelResources"}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "ready"}}
 		n.Status.RuntimeHandlers = []corev1.NodeRuntimeHandler{{Name: "runc", Features: &corev1.NodeRuntimeHandlerFeatures{UserNamespaces: new(true)}}}
 		n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "nvidia.com/gpu": resource.MustParse("8")}
 		n.Status.NodeInfo = corev1.NodeSystemInfo{
@@ -116,9 +136,15 @@ func TestACacheMayKeepThePartAlone(t *testing.T) {
 		change func(*corev1.Node)
 		same   bool
 	}{
-		"nothing":          {func(*corev1.Node) {}, true},
-		"reboot":           {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }, true},
-		"heartbeat":        {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, true},
+		"nothing":         {func(*corev1.Node) {}, true},
+		"reboot":          {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" }, true},
+		"heartbeat":       {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.Now() }, true},
+		"another message": {func(n *corev1.Node) { n.Status.Conditions[0].Message = "still ready" }, true},
+		"own condition": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "assay.dev/FeaturesReady", Status: corev1.ConditionFalse})
+		}, true},
+		"not ready":        {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, false},
+		"another reason":   {func(n *corev1.Node) { n.Status.Conditions[0].Reason = "KubeletNotReady" }, false},
 		"kubelet upgraded": {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.37.0" }, false},
 		"feature declared": {func(n *corev1.Node) { n.Status.DeclaredFeatures = append(n.Status.DeclaredFeatures, "X") }, false},
 		"less CPU":         {func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("3") }, true},

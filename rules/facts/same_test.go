@@ -29,7 +29,7 @@ func TestSameComparesContentOfOneInterner(t *testing.T) {
 
 func TestOnlyFeaturesOfTheNodeObjectAreOfKubernetes(t *testing.T) {
 	for feature, want := range map[string]bool{
-		NodeFeature: true, ProviderFeature: true, DeclaredFeature: true, "kubernetes.other": false, "": false, "cpu.cpuid": false,
+		NodeFeature: true, ProviderFeature: true, DeclaredFeature: true, ConditionFeature: true, "kubernetes.other": false, "": false, "cpu.cpuid": false,
 	} {
 		if got := IsKubernetes(feature); got != want {
 			t.Errorf("%q: %t, want %t", feature, got, want)

@@ -3,7 +3,6 @@ package follow
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -177,11 +176,13 @@ func (f *Follower) link() {
 func SlimNode(obj any) (any, error) {
 	if n, ok := obj.(*corev1.Node); ok {
 		n.ManagedFields = nil
-		conditions := slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type != corev1.NodeReady
-		})
+		conditions := n.Status.Conditions
 		n.Spec, n.Status = facts.NodeParts(n)
-		n.Status.Conditions = slices.Clone(conditions) // without the memory of the others
+		for i, c := range conditions {
+			if c.Type == corev1.NodeReady { // index.LastReady reads its times
+				n.Status.Conditions[i] = c
+			}
+		}
 	}
 	return obj, nil
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/stringmap"
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // Informers returns a constructor of informers that store Nodes in a compact form. Listing all Nodes builds all of them: see Names.
@@ -85,10 +87,11 @@ type compact struct {
 	info                  unique.Handle[corev1.NodeSystemInfo] // without the boot ID
 	bootID, providerID    string
 	taints                []corev1.Taint
-	conditions            []corev1.NodeCondition
-	declared              unique.Handle[string] // features, each followed by a zero byte
-	handlers              unique.Handle[string] // runtime handlers in JSON
-	rest                  *rest                 // nil: there is nothing else
+	statements            unique.Handle[string]  // type, status and reason of the conditions that have no more, as in declared
+	conditions            []corev1.NodeCondition // the others
+	declared              unique.Handle[string]  // features, each followed by a zero byte
+	handlers              unique.Handle[string]  // runtime handlers in JSON
+	rest                  *rest                  // nil: there is nothing else
 
 	mu    sync.Mutex
 	built weak.Pointer[corev1.Node] // handlers of one event get the same Node
@@ -112,10 +115,19 @@ func pack(object any) any {
 	c := &compact{
 		meta: n.ObjectMeta, labels: stringmap.Of(n.Labels), annotations: stringmap.Of(n.Annotations),
 		capacity: amounts(n.Status.Capacity), allocatable: amounts(n.Status.Allocatable),
-		bootID: n.Status.NodeInfo.BootID, providerID: n.Spec.ProviderID, taints: n.Spec.Taints, conditions: n.Status.Conditions,
+		bootID: n.Status.NodeInfo.BootID, providerID: n.Spec.ProviderID, taints: n.Spec.Taints,
 		declared: unique.Make(joined(n.Status.DeclaredFeatures)), handlers: unique.Make(encoded(n.Status.RuntimeHandlers)),
 	}
 	c.meta.Labels, c.meta.Annotations = nil, nil
+	var statements []string
+	for _, condition := range n.Status.Conditions {
+		if condition == facts.Statement(condition) {
+			statements = append(statements, string(condition.Type), string(condition.Status), condition.Reason)
+		} else {
+			c.conditions = append(c.conditions, condition)
+		}
+	}
+	c.statements = unique.Make(joined(statements))
 	info := n.Status.NodeInfo
 	info.BootID = ""
 	c.info = unique.Make(info)
@@ -214,7 +226,12 @@ func (c *compact) build() *corev1.Node {
 	n.Status.Capacity, n.Status.Allocatable = resources(c.capacity), resources(c.allocatable)
 	n.Status.NodeInfo = c.info.Value()
 	n.Status.NodeInfo.BootID = c.bootID
-	n.Status.Conditions, n.Status.DeclaredFeatures = c.conditions, separated(c.declared.Value())
+	n.Status.DeclaredFeatures = separated(c.declared.Value())
+	for said := range slices.Chunk(separated(c.statements.Value()), 3) {
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: corev1.NodeConditionType(said[0]), Status: corev1.ConditionStatus(said[1]), Reason: said[2]})
+	}
+	n.Status.Conditions = append(n.Status.Conditions, c.conditions...)
 	n.Status.RuntimeHandlers = decoded(c.handlers.Value())
 	c.built = weak.Make(&n)
 	return &n

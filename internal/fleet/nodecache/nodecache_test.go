@@ -136,9 +136,12 @@ func TestReadersGetCompleteNodes(t *testing.T) {
 	large.Generation, large.Finalizers = 3, []string{"f"}
 	large.Spec.PodCIDR, large.Spec.Unschedulable = "10.0.0.0/24", true
 	large.Status = corev1.NodeStatus{
-		Capacity:         corev1.ResourceList{"a.example/x": resource.MustParse("3"), "memory": resource.MustParse("1536Mi")},
-		Allocatable:      corev1.ResourceList{"a.example/x": resource.MustParse("2"), "cpu": resource.MustParse("1500m")},
-		Conditions:       []corev1.NodeCondition{{Type: "a.example/Good", Status: "True", LastTransitionTime: metav1.Unix(1e9, 0)}},
+		Capacity:    corev1.ResourceList{"a.example/x": resource.MustParse("3"), "memory": resource.MustParse("1536Mi")},
+		Allocatable: corev1.ResourceList{"a.example/x": resource.MustParse("2"), "cpu": resource.MustParse("1500m")},
+		Conditions: []corev1.NodeCondition{
+			{Type: "Ready", Status: "True", Reason: "KubeletReady"}, {Type: "DiskPressure", Status: "False"},
+			{Type: "a.example/Good", Status: "True", LastTransitionTime: metav1.Unix(1e9, 0)},
+		},
 		NodeInfo:         corev1.NodeSystemInfo{KernelVersion: "6.8", MachineID: "m", Swap: &corev1.NodeSwapStatus{}},
 		Images:           []corev1.ContainerImage{{Names: []string{"i"}}},
 		DeclaredFeatures: []string{"A", "B"},
