@@ -311,42 +311,45 @@ func TestASecretIsNowhere(t *testing.T) {
 	}
 }
 
-// TestTheGuideHoldsInTheCluster runs every example of docs/rules.md that has an outcome against a real API server.
+// TestTheGuideHoldsInTheCluster runs every example of docs/rules.md and docs/rule-language.md that has an outcome against a real API server.
 func TestTheGuideHoldsInTheCluster(t *testing.T) {
-	page, err := doctest.Read("../docs/rules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := newWorld(t)
 	w.start(func(c *controller.Config) { c.Policy.Taints = true })
-	var scene guideScene
-	section, played := -1, 0
-	for _, b := range page.Blocks {
-		if b.Section != section {
-			section, scene = b.Section, guideScene{node: "node-1"}
+	played := 0
+	for _, file := range []string{"../docs/rules.md", "../docs/rule-language.md"} {
+		page, err := doctest.Read(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		switch b.Kind {
-		case "rule":
-			if scene.done {
-				scene.rules, scene.done = "", false
+		var scene guideScene
+		section := -1
+		for _, b := range page.Blocks {
+			if b.Section != section {
+				section, scene = b.Section, guideScene{node: "node-1"}
 			}
-			scene.rules += "\n---\n" + b.Text
-		case "facts":
-			scene.facts = b.Text
-			if name := b.Settings["node"]; name != "" {
-				scene.node = name
+			switch b.Kind {
+			case "rule":
+				if scene.done {
+					scene.rules, scene.done = "", false
+				}
+				scene.rules += "\n---\n" + b.Text
+			case "facts":
+				scene.facts = b.Text
+				if name := b.Settings["node"]; name != "" {
+					scene.node = name
+				}
+			case "node":
+				scene.metadata = b.Text
+			case "settings":
+				scene.skip = true
+			case "outcome":
+				scene.done = true
+				if scene.skip || b.Settings["file"] != "" {
+					continue
+				}
+				played++
+				w.play(page.At(b), scene, b.Text)
 			}
-		case "node":
-			scene.metadata = b.Text
-		case "settings":
-			scene.skip = true
-		case "outcome":
-			scene.done = true
-			if scene.skip || b.Settings["file"] != "" {
-				continue
-			}
-			played++
-			w.play(page.At(b), scene, b.Text)
 		}
 	}
 	if played < 20 {

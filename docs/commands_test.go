@@ -63,7 +63,8 @@ func TestCommandsAreRunOrMarked(t *testing.T) {
 	}
 }
 
-// TestPagesSayHowToGetTheCommandLine: where a page uses assay for the first time, or before, it links to how to get it.
+// TestPagesSayHowToGetTheCommandLine: where a page uses assay for the first time, or before, it links to the page that says how to get it, and
+// each link of a command leads to the section of this command.
 func TestPagesSayHowToGetTheCommandLine(t *testing.T) {
 	files, err := filepath.Glob("*.md")
 	if err != nil {
@@ -75,14 +76,22 @@ func TestPagesSayHowToGetTheCommandLine(t *testing.T) {
 		if use == nil || slices.Contains(generated, file) || file == "style.md" {
 			continue
 		}
-		if at := strings.Index(text, "](cli.md#get-it)"); at < 0 || at > use[1]+longestCommand {
-			t.Errorf("%s uses %q without a link to cli.md#get-it at or before it", file, text[use[0]:use[1]])
+		if at := strings.Index(text, "](cli.md"); at < 0 || at > use[1]+longestCommand {
+			t.Errorf("%s uses %q without a link to cli.md at or before it", file, text[use[0]:use[1]])
+		}
+		for _, match := range commandLink.FindAllStringSubmatch(text, -1) {
+			if command := strings.ReplaceAll(match[1], " ", "-") + "-"; !strings.HasPrefix(command, match[2]+"-") {
+				t.Errorf("%s: the link of %q leads to %q", file, match[1], match[2])
+			}
 		}
 	}
 }
 
 // longestCommand is the maximum number of characters between the beginning of a command and the link that it is the text of.
 const longestCommand = 60
+
+// commandLink matches a link whose text is a command of assay.
+var commandLink = regexp.MustCompile("\\[`(assay [^`]+)`\\]\\(cli\\.md#?([^)]*)\\)")
 
 // usesAssay matches a command line of assay in a sentence, an example or a transcript.
 var usesAssay = regexp.MustCompile("(?m)(`|^ *|^\\$ )assay [a-z-]+")

@@ -20,7 +20,8 @@ var pages = map[string]int{
 	"../README.md":       1,
 	"composition.md":     9,
 	"recipes.md":         11,
-	"rules.md":           50,
+	"rule-language.md":   40,
+	"rules.md":           8,
 	"troubleshooting.md": 1,
 }
 
@@ -66,7 +67,7 @@ func assay(t *testing.T) func(string, []string, io.Writer) error {
 	}
 }
 
-// TestTrapsOfYAML holds the table of that name in rules.md.
+// TestTrapsOfYAML holds the table of that name in rule-language.md.
 func TestTrapsOfYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		`rack: {n1}`:        `{"rack":{"n1":null}}`,

@@ -31,7 +31,7 @@ func reference(root string) (string, error) {
 
 # Reference of the rule language
 
-What a NodeFeatureRule may hold, taken from the code that reads it. The [guide](rules.md) explains it by examples.
+What a NodeFeatureRule may hold, taken from the code that reads it. The [guide](rules.md) and the [rule language](rule-language.md) explain it by examples.
 
 - [Fields](#fields)
 - [Operators of matchers](#operators-of-matchers)
