@@ -43,6 +43,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/servertime"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/lint"
@@ -72,6 +73,8 @@ type Config struct {
 	Ready bool
 	// Startup is the taint that is removed from Nodes with that condition.
 	Startup node.Startup
+	// Age returns how old an object is by its creationTimestamp; nil: by the clock of this process.
+	Age func(created time.Time) time.Duration
 	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
 	// Resync is the interval at which all nodes are reconciled without a change; 0: never.
@@ -219,6 +222,9 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 	stats := rulestats.New(func(object string) { offer(statusChanged, object) })
 	reg.OnChange(func() { offer(rulesChanged, "all") })
 	watchdog := node.NewWatchdog(clock.RealClock{})
+	if c.Age == nil {
+		c.Age = servertime.New(clock.RealClock{}).Age
+	}
 	var losses node.Losses
 	if c.LossTaint != nil && c.Scheduling {
 		losses = node.Losses{Taint: *c.LossTaint, Tracker: loss.NewTracker(clock.RealClock{})}
@@ -265,7 +271,7 @@ func Add(mgr ctrl.Manager, c Config, sets *featuresets.Store) error {
 				Inputs: nodes, Namespace: c.Sources.Namespace, Namespaces: c.Sources.Namespaces != nil,
 				Policy: c.Policy, FailTaint: c.FailTaint, Disable: c.Disable, DryRun: c.DryRun,
 				Breaker: budget.NewBreaker(c.Budget, clock.RealClock{}), ConfirmEvery: c.ConfirmEvery, Gate: budget.NewGate(c.Evictions, clock.RealClock{}), Watchdog: watchdog,
-				Clock: clock.RealClock{}, Parallel: c.Parallel, NotifySchedulers: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
+				Clock: clock.RealClock{}, Age: c.Age, Parallel: c.Parallel, NotifySchedulers: c.Scheduling, Ready: c.Ready, Startup: c.Startup, Losses: losses,
 				Requests: c.Requests.Total > 0,
 			})
 		},

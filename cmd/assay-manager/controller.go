@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/internal/replicas"
+	"github.com/assay-project/assay/internal/servertime"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -134,6 +136,9 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 	}
 	alive := monitor(ctx, rest, 0, ctrl.Log.WithName("controller"))
 	config.Relist = alive.Relist
+	server := servertime.New(clock.RealClock{})
+	rest.Wrap(server.RoundTripper)
+	config.Age = server.Age
 	if err := awaitServer(ctx, rest, onPort(f.port), ctrl.Log.WithName("controller")); err != nil || ctx.Err() != nil {
 		return err
 	}

@@ -75,6 +75,8 @@ type Options struct {
 	Gate     *budget.Gate
 	Watchdog *Watchdog
 	Clock    clock.PassiveClock
+	// Age returns how old an object is by its creationTimestamp.
+	Age func(created time.Time) time.Duration
 	// Parallel is the number of nodes that are reconciled concurrently.
 	Parallel int
 	// Ready writes the condition FeaturesReady.
@@ -135,6 +137,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		live:     mgr.GetAPIReader(),
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
+		age:      opt.Age,
 		registry: opt.Registry,
 		inputs:   opt.Inputs,
 		settings: opt.settings(),

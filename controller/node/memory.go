@@ -2,6 +2,7 @@ package node
 
 import (
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,7 @@ type memory struct {
 type memo struct {
 	decide.Memory
 	uid     types.UID
+	born    time.Time    // by the clock of this process: a later jump of a clock makes the node neither older nor younger
 	boot    string       // boot of the node in the last pass
 	emitted map[any]bool // messages of the rules in the last pass; nil: none
 	// worker is the last report of a configuration that the worker rejects.

@@ -36,6 +36,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/inputs/inputstest"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/internal/servertime"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -136,7 +137,7 @@ func (w *passes) restart(change ...func(*Reconciler)) {
 	w.Helper()
 	registry := assembly.NewRegistry(rules.Options{})
 	r := &Reconciler{
-		client: cached{w.Client, w}, live: w.Client, events: w.events, clock: w.clock, registry: registry, stats: rulestats.New(func(string) {}),
+		client: cached{w.Client, w}, live: w.Client, events: w.events, clock: w.clock, age: servertime.New(w.clock).Age, registry: registry, stats: rulestats.New(func(string) {}),
 		inputs: inputs.New(inputs.Options{
 			Policy: gather.Policy{Namespace: namespace}, Grace: settings.DefaultRemovalGracePeriod, Live: w.Client, Clock: w.clock,
 		}),

@@ -33,6 +33,7 @@ type Reconciler struct {
 	live     client.Reader // reads from the API server
 	events   record.EventRecorder
 	clock    clock.PassiveClock
+	age      func(created time.Time) time.Duration
 	registry *assembly.Registry
 	inputs   *inputs.Nodes
 	settings decide.Settings
@@ -143,8 +144,11 @@ func (r *Reconciler) gather(ctx context.Context, linked *assembly.Linked, node *
 	}
 	changes := r.limits.changes.Of(node.Name)
 	now := r.clock.Now()
+	if known.born.IsZero() {
+		known.born = now.Add(-r.age(node.CreationTimestamp.Time))
+	}
 	p.Pass = decide.Pass{
-		Settings: &r.settings, Now: now, Node: node, Rules: desired.Of(p.outcome),
+		Settings: &r.settings, Now: now, Age: now.Sub(known.born), Node: node, Rules: desired.Of(p.outcome),
 		Features: r.features(state, now), Memory: known.Memory,
 		Reason: func(s plan.Step, now time.Time) decide.Key { return decide.KeyOf(origins, changes, s, now) },
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -28,6 +29,7 @@ import (
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
+	"github.com/assay-project/assay/internal/servertime"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/rules/plan"
@@ -82,6 +84,7 @@ func config(losing bool) controller.Config {
 type program struct {
 	name   string
 	client *apiserver.Client
+	server *servertime.Clock // what the program knows of the clock of the API server
 	queues *gates
 	stop   context.CancelFunc
 	done   chan error
@@ -137,6 +140,7 @@ func startController(s *apiserver.Server, name string, with controller.Config, r
 			}
 		}
 	}
+	with.Age = p.server.Age
 	if err := controller.Add(p.queues, with, sets); err != nil {
 		return nil, err
 	}
@@ -148,9 +152,9 @@ func startController(s *apiserver.Server, name string, with controller.Config, r
 // cached Node what the program does not use.
 func prepare(s *apiserver.Server, name string, slim toolscache.TransformFunc, options ctrl.Options) (*program, *featuresets.Store, error) {
 	p := &program{
-		name: name, client: s.NewClient(name), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, passes: map[string][]pass{}, began: s.Revision(),
+		name: name, client: s.NewClient(name), server: servertime.New(clock.RealClock{}), done: make(chan error, 1), start: time.Now(), floor: map[string]int64{}, sent: map[*apiserver.Request]bool{}, passes: map[string][]pass{}, began: s.Revision(),
 	}
-	cfg := &rest.Config{Host: "http://model", Transport: p.client, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	cfg := &rest.Config{Host: "http://model", Transport: p.server.RoundTripper(p.client), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	scheme, err := scheme()
 	if err != nil {
 		return nil, nil, err

@@ -79,13 +79,13 @@ func (c *checker) gate(change apiserver.Change) {
 	if after != "" && !c.record(change.New)[string(keys.Condition)+" "+assayv1alpha1.FeaturesReadyCondition] {
 		c.w.violate("%s has the condition FeaturesReady, and the record does not hold it", name)
 	}
-	switch created, err := time.Parse(time.RFC3339, fmt.Sprint(below(change.New, "metadata")["creationTimestamp"])); {
-	case err != nil:
-		c.w.violate("%s: %v", name, err)
+	switch {
 	case has && !had:
 		c.w.violate("%s: %s adds the start-up taint", name, change.By)
-	case had && !has && before != "True" && time.Since(created) < startup.FailOpenAfter:
-		c.w.violate("%s: the start-up taint is removed after %s although the node is not ready", name, time.Since(created))
+	case had && !has && before != "True":
+		if age := c.ageOf(change); age < startup.FailOpenAfter-time.Second { // times in the API have no fractions of a second
+			c.w.violate("%s: the start-up taint is removed after %s although the node is not ready", name, age)
+		}
 	}
 	switch {
 	case before == "True" && after != "True" && c.boots[name] == bootIn(change.New) && !c.mayClose(name):
@@ -111,13 +111,25 @@ func (c *checker) gate(change apiserver.Change) {
 	}
 }
 
-// join has a node join whose worker never publishes: it opens when it is old enough (gate checks that it does not open before).
-func (w *world) join() {
+// ageOf returns how long before a change its object was created, whatever the clock of the API server said.
+func (c *checker) ageOf(change apiserver.Change) (age time.Duration) {
+	for _, earlier := range c.w.server.Since(0) {
+		if earlier.Resource == change.Resource && earlier.Key == change.Key && earlier.Type == apiserver.Added && earlier.Revision <= change.Revision {
+			age = change.Time.Sub(earlier.Time)
+		}
+	}
+	return age
+}
+
+// join has a node join whose worker never publishes, and then something else happen: it opens when it is old enough (gate checks that it does
+// not open before).
+func (w *world) join(then func()) {
 	const name = "late"
 	w.tell("node %s joins without a worker", name)
 	w.do("kubelet", http.MethodPost, nodesPath, object{
 		"metadata": object{"name": name}, "spec": object{"taints": []any{object{"key": startup.Key, "effect": "NoSchedule"}}},
 	})
+	then()
 	for from := time.Now(); time.Since(from) < startup.FailOpenAfter+2*time.Minute && len(w.violations) == 0; {
 		w.drain(time.Minute) // an item of a queue that is due is released at the end of a wait
 	}
@@ -143,6 +155,39 @@ func (c *checker) mayClose(name string) bool {
 		}
 		return false
 	})
+}
+
+// TestAStartupTaintStaysAlthoughAClockIsAnHourOff: with the clock of the controller an hour ahead of that of the API server, it was removed at
+// once, and with an hour behind an hour late.
+func TestAStartupTaintStaysAlthoughAClockIsAnHourOff(t *testing.T) {
+	for name, ahead := range map[string]struct{ before, after time.Duration }{
+		"ControllerAhead": {-time.Hour, -time.Hour}, "ServerAhead": {time.Hour, time.Hour}, "ServerJumps": {0, time.Hour}, "ServerJumpsBack": {time.Hour, 0},
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/restarts=%t", name, restarts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(&tape{}, logr.Discard())
+					defer w.end()
+					w.server.SetClock(ahead.before)
+					w.boot()
+					w.drain(time.Minute)
+					w.join(func() {
+						w.drain(2 * time.Minute)
+						w.server.SetClock(ahead.after)
+						if restarts {
+							w.crash(w.programs[0])
+							w.drain(time.Minute)
+							w.expireLease()
+							w.boot()
+						}
+					})
+					if len(w.violations) > 0 {
+						t.Error(w.violations)
+					}
+				})
+			})
+		}
+	}
 }
 
 func bootIn(o object) any { return below(below(o, "status"), "nodeInfo")["bootID"] }

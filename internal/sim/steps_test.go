@@ -121,7 +121,7 @@ func (w *world) settle() {
 		}
 	}
 	if w.check.frugal(); len(w.violations) == 0 {
-		w.join()
+		w.join(func() {})
 	}
 }
 

@@ -24,6 +24,8 @@ type Pass struct {
 	Settings *Settings
 	Now      time.Time
 	Node     *corev1.Node
+	// Age is the time since the Node was created.
+	Age time.Duration
 	// Rules are what the rules want of the node.
 	Rules desired.Outputs
 	// Reason returns what is known about a key that a plan changes, at a time.

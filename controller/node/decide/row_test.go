@@ -85,7 +85,7 @@ func (r *row) pass() Pass {
 			Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
 			Requests: s.Requests, NotifySchedulers: s.NotifySchedulers,
 		},
-		Now: r.Now,
+		Now: r.Now, Age: r.Now.Sub(r.Node.Created),
 		Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			ResourceVersion: r.Node.ResourceVersion, CreationTimestamp: metav1.NewTime(r.Node.Created), Labels: r.Node.Labels, Annotations: r.Node.Annotations,
 		}},

@@ -31,7 +31,7 @@ func (p *Pass) open(in *plan.Plan) (out *plan.Plan, late bool, again time.Durati
 	if ready != nil && ready.Status == corev1.ConditionTrue && !changes {
 		return in.WithoutTaint(startup.Key), false, 0
 	}
-	if left := startup.FailOpenAfter - p.Now.Sub(p.Node.CreationTimestamp.Time); left > 0 {
+	if left := startup.FailOpenAfter - p.Age; left > 0 {
 		return in, false, left
 	}
 	return in.WithoutTaint(startup.Key), true, 0

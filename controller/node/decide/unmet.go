@@ -50,8 +50,7 @@ func (p *Pass) joining() bool {
 	startup := p.Settings.Startup
 	closed := startup.on(p.Node) || slices.ContainsFunc(p.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == unregistered })
 	ready := plan.StateOf(p.Node).Ready()
-	return p.Settings.Ready && closed && (ready == nil || ready.Status != corev1.ConditionTrue) &&
-		p.Now.Sub(p.Node.CreationTimestamp.Time) < startup.FailOpenAfter
+	return p.Settings.Ready && closed && (ready == nil || ready.Status != corev1.ConditionTrue) && p.Age < startup.FailOpenAfter
 }
 
 // current reports whether the worker of a node has published the features of all sources since the node booted.

@@ -102,6 +102,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	select {
 	case a := <-req.answer:
+		if a.response != nil {
+			a.response.Header.Set("Date", server.time().Format(http.TimeFormat))
+		}
 		return a.response, a.err
 	case <-r.Context().Done():
 		c.forget(req)

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -48,6 +49,7 @@ type Server struct {
 	decoded     map[view]runtime.Object
 	defined     map[*Resource]*defined
 	unsupported []string
+	ahead       atomic.Int64  // of the clock of the programs, in nanoseconds
 	arrived     chan struct{} // holds an element after a request has arrived
 }
 
@@ -219,7 +221,13 @@ func (s *Server) nextUID() string {
 }
 
 // timestamp returns the time in the API's format.
-func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }
+func (s *Server) timestamp() string { return s.time().Format(time.RFC3339) }
+
+// time returns the time by the clock of the API server.
+func (s *Server) time() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())).UTC() }
+
+// SetClock sets the clock of the API server ahead of that of the programs.
+func (s *Server) SetClock(ahead time.Duration) { s.ahead.Store(int64(ahead)) }
 
 func key(namespace, name string) string {
 	if namespace == "" {

@@ -74,7 +74,7 @@ func (s *Server) create(c *call) (Object, error) {
 		delete(o, "status")
 	}
 	delete(m, "deletionTimestamp")
-	m["uid"], m["creationTimestamp"] = s.nextUID(), timestamp()
+	m["uid"], m["creationTimestamp"] = s.nextUID(), s.timestamp()
 	if c.resource.Generation {
 		m["generation"] = int64(1)
 	}
@@ -255,7 +255,7 @@ func (s *Server) remove(c *call) (Object, error) {
 			return old, nil
 		}
 		next := deepCopy(old)
-		meta(next)["deletionTimestamp"], meta(next)["deletionGracePeriodSeconds"] = timestamp(), int64(0)
+		meta(next)["deletionTimestamp"], meta(next)["deletionGracePeriodSeconds"] = s.timestamp(), int64(0)
 		if generation, has := m["generation"].(int64); has {
 			meta(next)["generation"] = generation + 1
 		}
