@@ -58,7 +58,8 @@ type Config struct {
 // Source reads feature files and runs hooks.
 type Source struct {
 	config Config
-	expiry time.Time // when the first line with an expiry time expires; zero if there is none
+	// What the files say is valid from expired, when the last line expired, until expiry, when the next one does; zero if none has or does.
+	expired, expiry time.Time
 	// last is what was read in the last discovery, by path: that of a file that cannot be read now, or of a hook that fails, still counts.
 	last map[string][]byte
 }
@@ -115,13 +116,13 @@ func (s *Source) Discover(ctx context.Context, h host.Host) (discovery.Result, e
 	result.Attributes(PlainFeature, out.features)
 	result.Labels = maps.Clone(out.labels)
 	result.Problems = out.problems
-	s.expiry, s.last = out.expiry, out.read
+	s.expired, s.expiry, s.last = out.expired, out.expiry, out.read
 	return result, nil
 }
 
 // Glance checks the metadata of feature files, without reading them, and expiry times. The output of hooks can change at any time.
 func (s *Source) Glance(ctx context.Context, h host.Host) (discovery.Result, bool) {
-	if s.config.HooksEnabled || !s.expiry.IsZero() && !s.config.Now().Before(s.expiry) {
+	if now := s.config.Now(); s.config.HooksEnabled || now.Before(s.expired) || !s.expiry.IsZero() && !now.Before(s.expiry) {
 		return discovery.Result{}, false
 	}
 	if s.config.Files != nil {

@@ -354,6 +354,30 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// TestExpiredLinesReturnWhenTheClockIsSetBack: a line that had expired while the clock of the node was ahead stayed away until a file changed.
+func TestExpiredLinesReturnWhenTheClockIsSetBack(t *testing.T) {
+	root, now := t.TempDir(), noon
+	if err := os.Mkdir(filepath.Join(root, "features.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "features.d", "a"), []byte("always\n# +expiry-time=2026-01-01T12:30:00Z\nsoon\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	own := host.Real(host.Paths{Root: root})
+	r := discovery.NewRunner(host.Host{}, []discovery.Source{New(Config{Directory: "features.d", Files: &own, Now: func() time.Time { return now }})}, discovery.Everything)
+	for _, step := range []struct {
+		ahead time.Duration
+		want  []string
+	}{{0, []string{"always", "soon"}}, {time.Hour, []string{"always"}}, {0, []string{"always", "soon"}}, {-time.Hour, []string{"always", "soon"}}} {
+		now = noon.Add(step.ahead)
+		for range 2 {
+			if got := slices.Sorted(maps.Keys(r.Poll(t.Context()).Labels)); !slices.Equal(got, step.want) {
+				t.Errorf("with a clock that is %s ahead: labels %v, want %v", step.ahead, got, step.want)
+			}
+		}
+	}
+}
+
 func TestPollSeesFilesAndTheirExpiry(t *testing.T) {
 	root, now := t.TempDir(), noon
 	write := func(name, text string) {

@@ -17,6 +17,7 @@ type elements struct {
 	problems         []error
 	now              time.Time
 	expiry           time.Time         // the earliest expiry time of the current lines; zero if none expires
+	expired          time.Time         // the latest one of the lines that do not count any more; zero if there are none
 	read             map[string][]byte // what was parsed, by path
 }
 
@@ -63,6 +64,8 @@ func (e *elements) parse(origin string, data []byte) {
 		if expiry.IsZero() || e.now.Before(expiry) {
 			e.add(where, line, noFeature, noLabel)
 			e.expires(expiry)
+		} else if expiry.After(e.expired) {
+			e.expired = expiry
 		}
 		noFeature, noLabel = false, false
 	}
