@@ -361,18 +361,10 @@ the domains with their numbers of nodes. Nodes that deviate are in no domain.`,
 
 // printLevels prints the trees of baselines. If baselines are named, each must have levels.
 func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, named bool, output string, noHeaders bool) error {
-	trees := []*baseline.Tree{}
-	for i := range list {
-		if len(list[i].Spec.Levels) == 0 {
-			if named {
-				return foundError{fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printable(list[i].Name))}
-			}
-			continue
-		}
-		if found := w.compiled(cmd.ErrOrStderr(), &list[i]); found != nil {
-			trees = append(trees, baseline.NewTree(list[i].Name, found, w.fleet.Baseline(found)))
-		}
+	if i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return len(b.Spec.Levels) == 0 }); named && i >= 0 {
+		return foundError{fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printable(list[i].Name))}
 	}
+	trees := w.trees(cmd.ErrOrStderr(), list)
 	switch output {
 	case "text":
 	case "dot":
@@ -399,6 +391,20 @@ func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaselin
 		}
 	}
 	return nil
+}
+
+// trees returns the trees of the baselines that have levels. It prints which of them the controller does not accept.
+func (w *world) trees(notes io.Writer, list []assayv1alpha1.NodeBaseline) []*baseline.Tree {
+	out := []*baseline.Tree{}
+	for i := range list {
+		if len(list[i].Spec.Levels) == 0 {
+			continue
+		}
+		if found := w.compiled(notes, &list[i]); found != nil {
+			out = append(out, baseline.NewTree(list[i].Name, found, w.fleet.Baseline(found)))
+		}
+	}
+	return out
 }
 
 // baselineKinds are names of the type in TYPE/NAME.

@@ -133,17 +133,20 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	}
 	program, broken := w.program(ctx, w.rules)
 	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program), Desired: w.desired(), Unknown: w.unknown()}
-	for line := range strings.Lines(notes.String()) {
-		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
-	}
-	if err := w.unread["nodefeatureruletemplates"]; err != nil {
-		out.Notes = append(out.Notes, "the templates of rules are unknown: "+err.Error())
-	}
 	unread := map[string]string{}
 	if !f.local || len(f.from) > 0 {
 		live := &liveWorld{worldFlags: &f.worldFlags, world: w}
 		live.client, _ = w.kept.(*cluster.Client)
 		out.Live, out.Objects = live, live.objects(ctx)
+	}
+	if out.Unknown.Nodes == "" && out.Unknown.Features == "" {
+		out.Trees = w.trees(&notes, out.Objects.Baselines.Items)
+	}
+	for line := range strings.Lines(notes.String()) {
+		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
+	}
+	if err := w.unread["nodefeatureruletemplates"]; err != nil {
+		out.Notes = append(out.Notes, "the templates of rules are unknown: "+err.Error())
 	}
 	for _, l := range leftOuts(broken) {
 		out.Notes = append(out.Notes, ui.LeftOut+l.Error())

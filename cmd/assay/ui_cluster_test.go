@@ -180,3 +180,28 @@ func TestUICountsTheLabelsThatAPodSelects(t *testing.T) {
 		}
 	}
 }
+
+// TestUIShowsTheLevelsOfTheCluster: the page judges nodes as assay baseline levels does, and judges none if Nodes cannot be read.
+func TestUIShowsTheLevelsOfTheCluster(t *testing.T) {
+	placed := func(name, rack string) object {
+		return object{"metadata": object{"name": name, "labels": object{"example.com/rack": rack, "kubernetes.io/hostname": name}}}
+	}
+	api := map[string]any{
+		"/api/v1/nodes":             list(placed("a", "r1"), placed("b", ""), placed("unpublished", "r1")),
+		nfdAPI + "nodefeatures":     list(fakeFeatures("a", "AVX"), fakeFeatures("b", "AVX")),
+		nfdAPI + "nodefeaturerules": list(),
+		"/apis/assay.dev/v1alpha1/nodebaselines": list(object{"metadata": object{"name": "fabric"}, "spec": object{"levels": []object{
+			{"name": "rack", "label": "example.com/rack"}, {"name": "host", "label": "kubernetes.io/hostname"},
+		}}}),
+	}
+	page := uiPage(t, api, "fleet?by=levels")
+	for _, part := range []string{"fabric: 3 nodes by rack, host; 1 deviates, 1 unknown", `<a href="node?name=b">b`, "example.com/rack is missing"} {
+		if !strings.Contains(strings.NewReplacer("<bdi>", "", "</bdi>", "").Replace(page), part) {
+			t.Errorf("the page has no %q:\n%s", part, page)
+		}
+	}
+	api["/api/v1/nodes"] = denied("nodes is forbidden")
+	if page := uiPage(t, api, "fleet?by=levels"); strings.Contains(page, "deviate") || !strings.Contains(page, "The levels are not known.") {
+		t.Errorf("the page without Nodes is:\n%s", page)
+	}
+}

@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// denied is the message about a path that the user may not read.
+type denied string
+
 // fakeAPI serves objects by path; nil: there is none. Lists at other paths are empty.
 func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 	t.Helper()
@@ -22,6 +25,10 @@ func fakeAPI(t *testing.T, objects map[string]any) (kubeconfig string) {
 		if ok && o == nil {
 			http.NotFound(w, r)
 			return
+		}
+		if message, ok := o.(denied); ok {
+			w.WriteHeader(http.StatusForbidden)
+			o = object{"kind": "Status", "message": message}
 		}
 		if !ok {
 			if strings.Contains(r.URL.Path, "/pods/") || strings.Contains(r.URL.Path, "/resourceclaims/") || strings.HasSuffix(r.URL.Path, "/assay-feature-request") {

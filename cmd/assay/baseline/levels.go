@@ -3,6 +3,7 @@ package baseline
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,9 @@ func (t *Tree) Title() string {
 		names[i] = l.Name
 	}
 	out := fmt.Sprintf("%s: %s by %s; %d deviate", t.Baseline, clip.Count(t.Nodes, "node"), strings.Join(names, ", "), len(t.Deviations))
+	if len(t.Deviations) == 1 {
+		out += "s"
+	}
 	if len(t.Unknown) > 0 {
 		out += fmt.Sprintf(", %d unknown", len(t.Unknown))
 	}
@@ -71,28 +75,36 @@ func (t *Tree) Deviants() [][]string {
 // is that of the name of a host.
 func (t *Tree) Rows() [][]string {
 	rows := [][]string{{"DOMAIN", "NODES"}}
-	t.walk(func(_, d *baseline.Domain, depth int) {
+	t.Walk(func(path []*baseline.Domain) {
+		depth := len(path) - 1
+		d := path[depth]
 		rows = append(rows, []string{strings.Repeat("  ", depth) + d.Level + " " + d.Value, fmt.Sprint(d.Nodes)})
 	})
 	return rows
 }
 
-// walk visits the domains of all levels but that of hosts, with the domain that each is in; nil: it is in none.
-func (t *Tree) walk(visit func(in, d *baseline.Domain, depth int)) {
-	deepest := len(t.of)
-	if t.of[deepest-1].Label == corev1.LabelHostname {
-		deepest--
+// Shown returns the levels whose domains are shown: all but that of hosts.
+func (t *Tree) Shown() []baseline.Level {
+	if last := len(t.of) - 1; t.of[last].Label == corev1.LabelHostname {
+		return t.of[:last]
 	}
-	var down func(*baseline.Domain, []*baseline.Domain, int)
-	down = func(in *baseline.Domain, domains []*baseline.Domain, depth int) {
+	return t.of
+}
+
+// Walk visits the domains of the levels that are shown, each after the domain that it is in. Path holds the domains that it is in, and the
+// domain itself at the end.
+func (t *Tree) Walk(visit func(path []*baseline.Domain)) {
+	deepest := len(t.Shown())
+	var down func([]*baseline.Domain, []*baseline.Domain)
+	down = func(in, domains []*baseline.Domain) {
 		for _, d := range domains {
-			if depth < deepest {
-				visit(in, d, depth)
-				down(d, d.Domains, depth+1)
+			if path := append(slices.Clip(in), d); len(path) <= deepest {
+				visit(path)
+				down(path, d.Domains)
 			}
 		}
 	}
-	down(nil, t.Domains, 0)
+	down(nil, t.Domains)
 }
 
 // Dot writes trees as a graph in the language of Graphviz. Nodes that deviate are boxes of their own.
@@ -101,11 +113,12 @@ func Dot(w io.Writer, all []*Tree) error {
 	for _, t := range all {
 		fmt.Fprintf(&out, "digraph %q {\n  rankdir=LR\n", t.Baseline)
 		ids := map[*baseline.Domain]string{}
-		t.walk(func(in, d *baseline.Domain, _ int) {
+		t.Walk(func(path []*baseline.Domain) {
+			d := path[len(path)-1]
 			ids[d] = fmt.Sprint("d", len(ids))
 			fmt.Fprintf(&out, "  %s [label=%q]\n", ids[d], fmt.Sprintf("%s %s\n%s", d.Level, d.Value, clip.Count(d.Nodes, "node")))
-			if in != nil {
-				fmt.Fprintf(&out, "  %s -> %s\n", ids[in], ids[d])
+			if len(path) > 1 {
+				fmt.Fprintf(&out, "  %s -> %s\n", ids[path[len(path)-2]], ids[d])
 			}
 		})
 		for i, d := range t.Deviations {

@@ -46,11 +46,17 @@ type fleetPage struct {
 	Alone  []termCount
 	Hints  []hint
 	Values []columnValues
+	// Levels are the trees of baselines, with those first from which most nodes deviate, and Table the rows of the other tabs.
+	Levels []levelTree
 	Table  *table
 	// Bad are the states that are bad on some of the selected nodes.
 	Bad []badCount
-	// Known is set if all nodes could be read.
-	Known bool
+	// Known is set if all nodes could be read. BaselinesUnknown says why baselines could not.
+	Known            bool
+	BaselinesUnknown string
+	// HasLevels is set if a baseline has levels, or if that is unknown. Outside is the number of nodes that deviate from them.
+	HasLevels bool
+	Outside   int
 	// base is the filter as the first operand of and.
 	base string
 }
@@ -62,10 +68,14 @@ type termCount struct {
 }
 
 func (p *fleetPage) tables() []*table {
-	if p.Table == nil {
-		return nil
+	if p.Table != nil {
+		return []*table{p.Table}
 	}
-	return []*table{p.Table}
+	var out []*table
+	for _, l := range p.Levels {
+		out = append(out, l.Deviants, l.Domains)
+	}
+	return out
 }
 
 // columnValues holds the values of one column.
@@ -110,6 +120,11 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 	selected := p.selectNodes(d, q.filter)
 	p.Matching = len(selected)
 	p.Bad = d.bad(selected)
+	p.BaselinesUnknown = d.Objects.Baselines.Unknown
+	p.HasLevels = len(d.Trees) > 0 || p.BaselinesUnknown != ""
+	for _, tree := range d.Trees {
+		p.Outside += len(tree.Deviations)
+	}
 	t := newMatrix(d, p.Columns, selected)
 	for c, name := range p.Columns {
 		p.Values = append(p.Values, t.values(c, name, p.base))
@@ -121,6 +136,8 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 		p.Table = p.featureTable(d, selected)
 	case "values":
 		p.Table = p.valueTable(t)
+	case "levels":
+		p.levels(d, selected)
 	default:
 		p.By = "sets"
 		p.Table = p.setTable(t)
@@ -375,10 +392,10 @@ func (p *fleetPage) Only(column string) string {
 	return only.Link(p.Filter, "values")
 }
 
-// Sort returns the sort parameter of the table.
+// Sort returns the sort parameter of the first table.
 func (p *fleetPage) Sort() string {
-	if p.Table == nil {
-		return ""
+	for _, t := range p.tables() {
+		return t.query.Get("sort")
 	}
-	return p.Table.query.Get("sort")
+	return ""
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/baseline"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/internal/desired"
@@ -37,6 +38,8 @@ type Snapshot struct {
 	Program *rules.Program
 	// Objects are the other objects with pages.
 	Objects Objects
+	// Trees are those of the NodeBaselines with levels. There are none if the nodes are not known.
+	Trees []*baseline.Tree
 	// Live reads what only the page of one object shows; nil for a machine without a cluster.
 	Live Live
 	// Unknown says why nodes, features or rules could not be read.
