@@ -14,7 +14,7 @@ import (
 )
 
 // TestMetricsHaveNoLabelsThatGrowWithTheCluster: a series per rule and node would be a million series; see
-// docs/migrating-from-nfd.md.
+// docs/nfd-differences.md.
 func TestMetricsHaveNoLabelsThatGrowWithTheCluster(t *testing.T) {
 	m := sharedMetrics()
 	m.evaluation.Observe(1)

@@ -3,7 +3,7 @@
 // Command nfd compares Assay with Node Feature Discovery, which hack/nfd pins.
 //
 // Both masters label the nodes of one control plane, one after the other, by the same random features and rules; both workers discover this
-// machine. A difference that no row of docs/migrating-from-nfd.md describes is an error.
+// machine. A difference that no row of docs/nfd-differences.md describes is an error.
 package main
 
 import (

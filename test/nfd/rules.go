@@ -17,7 +17,7 @@ import (
 // angle brackets is drawn again at each place: see drawer.fill.
 type form struct {
 	name, rules string
-	// differs are the first cells of the rows in docs/migrating-from-nfd.md that describe how Assay differs from NFD with its default
+	// differs are the first cells of the rows in docs/nfd-differences.md that describe how Assay differs from NFD with its default
 	// settings, and strictly how it differs with nfdStrict, too.
 	differs, strictly []string
 }
