@@ -14,18 +14,14 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // cleanUpTime is the maximum duration of a test's cleanup, which runs after the test's context has ended.
@@ -90,20 +86,12 @@ func needsCluster(t testing.TB) {
 }
 
 // Scheme contains the kinds of Kubernetes and Assay.
-var Scheme = sync.OnceValue(func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, nfdv1alpha1.AddToScheme, assayv1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			panic(err) // two kinds with the same name: a programming error
-		}
-	}
-	return s
-})
+var Scheme = stage.Scheme
 
 // Client returns a client without a cache that acts as the user.
 func Client(t testing.TB, user *cluster.User) client.WithWatch {
 	t.Helper()
-	c, err := client.NewWithWatch(user.RESTConfig(), client.Options{Scheme: Scheme()})
+	c, err := stage.Client(user, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,11 +125,8 @@ func Node(t testing.TB, c client.Client, name string) *corev1.Node {
 // WebhookObjects creates the objects that an installation creates and the webhook updates: a Secret and the named configurations.
 func WebhookObjects(t testing.TB, c client.Client, namespace, secret string, names ...string) {
 	t.Helper()
-	Create(t, c, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secret}})
-	for _, name := range names {
-		meta := metav1.ObjectMeta{Name: name}
-		Create(t, c, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta})
-		Create(t, c, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta})
+	for _, object := range stage.WebhookObjects(namespace, secret, names...) {
+		Create(t, c, object)
 	}
 }
 

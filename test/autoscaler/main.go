@@ -12,20 +12,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 )
 
 func main() {
@@ -47,7 +40,7 @@ func run(ctx context.Context, bin string) error {
 		return err
 	}
 	defer c.Stop()
-	s := &story{Cluster: c, bin: bin, machines: &machines{flags: map[string][]string{with: {"AVX512F", "AMXTILE", "AMXBF16"}}}}
+	s := &story{Cluster: c, bin: bin, source: map[string]string{}, version: map[string]string{}, machines: &machines{flags: map[string][]string{with: {"AVX512F", "AMXTILE", "AMXBF16"}}}}
 	if err := s.start(ctx); err != nil {
 		return err
 	}
@@ -69,23 +62,16 @@ const (
 	kwok            = "kwok"
 )
 
-// namespace is that of Assay.
-const namespace = "assay-system"
-
 // start runs everything around the pods: the autoscaler, the kubelets, Assay and its workers.
 func (s *story) start(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nfdv1alpha1.AddToScheme, assayv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
+	var err error
+	if s.api, err = stage.Client(s.User, nil); err != nil {
+		return err
+	}
+	for _, module := range []string{karpenterModule, kwokModule} {
+		if s.version[module], s.source[module], err = stage.Module(ctx, filepath.Join("hack", "autoscaler"), module); err != nil {
 			return err
 		}
-	}
-	var err error
-	if s.api, err = client.New(s.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
-		return err
-	}
-	if err := s.findModules(ctx); err != nil {
-		return err
 	}
 	for _, step := range []func(context.Context) error{s.ApplyCRDs, s.runKwok, s.runKarpenter, s.runAssay} {
 		if err := step(ctx); err != nil {
@@ -93,21 +79,6 @@ func (s *story) start(ctx context.Context) error {
 		}
 	}
 	go (&fakeWorkers{s.api, s.machines}).run(ctx)
-	return nil
-}
-
-// findModules finds the sources of Karpenter and kwok, which contain their CustomResourceDefinitions and stages.
-func (s *story) findModules(ctx context.Context) error {
-	s.source, s.version = map[string]string{}, map[string]string{}
-	for _, module := range []string{karpenterModule, kwokModule} {
-		cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", module)
-		cmd.Dir, cmd.Stderr = filepath.Join("hack", "autoscaler"), os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return fmt.Errorf("go list -m %s: %w", module, err)
-		}
-		s.version[module], s.source[module], _ = strings.Cut(strings.TrimSpace(string(out)), " ")
-	}
 	return nil
 }
 
@@ -127,7 +98,7 @@ func (s *story) runKwok(ctx context.Context) error {
 	} {
 		args = append(args, "--config="+filepath.Join(s.source[kwokModule], "kustomize", "stage", stage+".yaml"))
 	}
-	return s.Run(ctx, cluster.Program{Name: kwok, Path: filepath.Join(s.bin, kwok), Args: args, Ready: answers(address, "healthz")})
+	return s.Run(ctx, cluster.Program{Name: kwok, Path: filepath.Join(s.bin, kwok), Args: args, Ready: cluster.Answers("http://" + address + "/healthz")})
 }
 
 // runKarpenter runs Karpenter with the instance types of this test.
@@ -149,7 +120,7 @@ func (s *story) runKarpenter(ctx context.Context) error {
 		return err
 	}
 	return s.Run(ctx, cluster.Program{
-		Name: karpenter, Path: filepath.Join(s.bin, karpenter), Ready: answers(health, "readyz"),
+		Name: karpenter, Path: filepath.Join(s.bin, karpenter), Ready: cluster.Answers("http://" + health + "/readyz"),
 		Env: []string{
 			"KUBECONFIG=" + s.Kubeconfig, "INSTANCE_TYPES_FILE_PATH=" + types,
 			"DISABLE_LEADER_ELECTION=true", "METRICS_PORT=0", "HEALTH_PROBE_PORT=" + port(health),
@@ -162,7 +133,7 @@ func (s *story) runAssay(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, "apply", "-f", s.file("assay.yaml")); err != nil {
 		return err
 	}
-	apply := s.command(ctx, "apply", "-f", "-")
+	apply := stage.Command(ctx, s.Cluster, "apply", "-f", "-")
 	apply.Stdin, apply.Stderr = bytes.NewReader(charts.SchedulingPolicy(charts.FeatureRequest)), os.Stderr
 	if err := apply.Run(); err != nil {
 		return err
@@ -171,26 +142,9 @@ func (s *story) runAssay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serve, err := cluster.FreeAddress()
-	if err != nil {
-		return err
-	}
-	for part, args := range map[string][]string{
-		"controller": nil,
-		"webhook":    {"--scheduling", "--webhook-url=https://" + serve, "--webhook-port=" + port(serve), "--shutdown-delay=0s"},
-	} {
-		health, err := cluster.FreeAddress()
-		if err != nil {
-			return err
-		}
-		err = s.Run(ctx, cluster.Program{
-			Name: part, Path: filepath.Join(s.bin, "assay-manager"), Ready: answers(health, "readyz"),
-			Args: append([]string{
-				part, "--kubeconfig=" + s.Kubeconfig, "--namespace=" + namespace, "--config=" + config,
-				"--port=" + port(health), "--metrics-port=0",
-			}, args...),
-		})
-		if err != nil {
+	for _, m := range []stage.Manager{{Part: stage.Controller}, {Part: stage.Webhook, Args: []string{"--scheduling"}}} {
+		m.Path, m.Args = filepath.Join(s.bin, "assay-manager"), append(m.Args, "--config="+config)
+		if _, err := m.Start(ctx, s.Cluster); err != nil {
 			return err
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,7 +20,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
-	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // bound returns the nodes of the pods that are bound, and why others are not.
@@ -207,19 +205,9 @@ func (s *story) showShapes(ctx context.Context) error {
 	return s.kubectl(ctx, "get", "nodeshapes", "--output=custom-columns=NAME:.metadata.name,NODES:.status.nodes,LABELS:.status.labels")
 }
 
-// command returns a command of kubectl.
-func (s *story) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.Program(kube.Kubectl), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
-	return cmd
-}
-
 // kubectl runs kubectl, and prints the command and its output with warnings.
 func (s *story) kubectl(ctx context.Context, args ...string) error {
-	fmt.Println("$ kubectl", strings.Join(args, " "))
-	cmd := s.command(ctx, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	return cmd.Run()
+	return stage.Show(stage.Command(ctx, s.Cluster, args...))
 }
 
 // run runs several commands of kubectl.
@@ -236,7 +224,7 @@ func (s *story) run(ctx context.Context, commands [][]string) error {
 func (s *story) warns(ctx context.Context, want string, args ...string) error {
 	line := "kubectl " + strings.Join(args, " ")
 	return cluster.WaitFor(ctx, "a warning", func(ctx context.Context) error {
-		out, err := s.command(ctx, args...).CombinedOutput()
+		out, err := stage.Command(ctx, s.Cluster, args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w: %s", line, err, out)
 		}

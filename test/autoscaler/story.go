@@ -22,6 +22,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/controller/shape"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
@@ -291,7 +292,7 @@ func (s *story) export(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", cmd, err)
 	}
-	apply := s.command(ctx, "apply", "-f", "-")
+	apply := stage.Command(ctx, s.Cluster, "apply", "-f", "-")
 	apply.Stdin, apply.Stdout, apply.Stderr = bytes.NewReader(out), os.Stdout, os.Stdout
 	if err := apply.Run(); err != nil {
 		return err

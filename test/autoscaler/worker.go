@@ -4,10 +4,7 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // fakeWorkers publishes the features of Nodes that have no machine, as Assay's worker does on real ones.
@@ -75,7 +73,7 @@ func (w *fakeWorkers) feature(n *corev1.Node) *nfdv1alpha1.NodeFeature {
 	boot := nfdv1alpha1.AttributeFeatureSet{Elements: map[string]string{"id": "boot-of-" + n.Name}}
 	return &nfdv1alpha1.NodeFeature{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: n.Name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: n.Name},
+			Namespace: stage.Namespace, Name: n.Name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: n.Name},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
 		},
 		Spec: nfdv1alpha1.NodeFeatureSpec{Features: nfdv1alpha1.Features{
@@ -83,27 +81,6 @@ func (w *fakeWorkers) feature(n *corev1.Node) *nfdv1alpha1.NodeFeature {
 			Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"system.boot": boot},
 			Instances:  map[string]nfdv1alpha1.InstanceFeatureSet{},
 		}},
-	}
-}
-
-// answers returns a condition: a program answers at an address.
-func answers(address, path string) func(context.Context) error {
-	url := "http://" + address + "/" + path
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = resp.Body.Close() }()
-		if resp.StatusCode != http.StatusOK {
-			body, _ := io.ReadAll(resp.Body)
-			return fmt.Errorf("%s: %s: %s", url, resp.Status, body)
-		}
-		return nil
 	}
 }
 

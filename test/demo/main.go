@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +25,11 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // namespace is the worker's namespace.
-const namespace = "assay-system"
+const namespace = stage.Namespace
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running at the end")
@@ -142,7 +142,6 @@ const (
 	worker  = "assay-worker"
 	manager = "assay-manager"
 	cli     = "assay"
-	webhook = "webhook"
 )
 
 // demo holds the state of the demo.
@@ -283,27 +282,14 @@ func (d *demo) review(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	address, err := cluster.FreeAddress()
-	if err != nil {
+	if _, err := (stage.Manager{Part: stage.Webhook, Path: filepath.Join(d.bin, manager)}).Start(ctx, d.cluster); err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
-	return d.cluster.Run(ctx, cluster.Program{
-		Name: webhook, Path: filepath.Join(d.bin, manager),
-		Args: []string{
-			"webhook", "--kubeconfig", d.cluster.Kubeconfig, "--namespace", namespace,
-			"--webhook-url", "https://" + address, "--webhook-port", port, "--port=0", "--metrics-port=0",
-		},
-		Ready: func(ctx context.Context) error {
-			err := d.dryRun(ctx, broken)
-			if err == nil || !strings.Contains(err.Error(), "kernal") {
-				return fmt.Errorf("the API server does not call the webhook yet: %w", err)
-			}
-			return nil
-		},
+	return cluster.WaitFor(ctx, "the API server calls the webhook", func(ctx context.Context) error {
+		if err := d.dryRun(ctx, broken); err == nil || !strings.Contains(err.Error(), "kernal") {
+			return fmt.Errorf("the answer is: %w", err)
+		}
+		return nil
 	})
 }
 
@@ -313,7 +299,7 @@ func (d *demo) rejectRule(ctx context.Context) error {
 		return err
 	}
 	args := []string{"apply", "-f", brokenRule}
-	fmt.Println("$ kubectl", shellLine(args))
+	fmt.Println("$ kubectl", stage.Line(args))
 	if err := d.run(ctx, d.cluster.Program(kube.Kubectl), args...); err == nil {
 		return fmt.Errorf("%s was accepted", brokenRule)
 	}
@@ -352,7 +338,7 @@ func (d *demo) printFile(path string) error {
 // showAllLabels shows the labels of the Node. kubectl lists them in any order.
 func (d *demo) showAllLabels(ctx context.Context) error {
 	args := []string{"label", "node", d.node, "--list"}
-	fmt.Println("$ kubectl", shellLine(args), "| sort")
+	fmt.Println("$ kubectl", stage.Line(args), "| sort")
 	out, err := d.cluster.Kubectl(ctx, args...)
 	lines := slices.Sorted(strings.Lines(out))
 	fmt.Print(strings.Join(lines, ""))
@@ -367,7 +353,7 @@ func (d *demo) showLabels(ctx context.Context) error {
 
 // show runs kubectl and prints the command and its output.
 func (d *demo) show(ctx context.Context, args ...string) error {
-	fmt.Println("$ kubectl", shellLine(args))
+	fmt.Println("$ kubectl", stage.Line(args))
 	out, err := d.cluster.Kubectl(ctx, args...)
 	fmt.Print(out)
 	return err
@@ -424,18 +410,3 @@ func (d *demo) dryRun(ctx context.Context, rule *unstructured.Unstructured) erro
 
 // say prints the title of a chapter.
 func say(title string) { fmt.Printf("\n== %s\n", title) }
-
-// shellLine returns a command line that can be pasted into a shell.
-func shellLine(args []string) string {
-	var line strings.Builder
-	for i, arg := range args {
-		if i > 0 {
-			line.WriteByte(' ')
-		}
-		if strings.ContainsAny(arg, ` "'[]{}$*`) {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		line.WriteString(arg)
-	}
-	return line.String()
-}

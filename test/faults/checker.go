@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // prefix is the prefix of all keys that the rules of this test create.
@@ -179,25 +180,7 @@ func number(value string) int {
 
 // keysOf returns the keys of this test's rules on a Node, with their values.
 func keysOf(node *corev1.Node) map[string]string {
-	out := map[string]string{}
-	for kind, all := range map[string]map[string]string{"label ": node.Labels, "annotation ": node.Annotations} {
-		for key, value := range all {
-			if strings.HasPrefix(key, prefix) {
-				out[kind+key] = value
-			}
-		}
-	}
-	for key, amount := range node.Status.Capacity {
-		if strings.HasPrefix(string(key), prefix) {
-			out["resource "+string(key)] = amount.String()
-		}
-	}
-	for _, taint := range node.Spec.Taints {
-		if strings.HasPrefix(taint.Key, prefix) {
-			out["taint "+taint.Key] = taint.Value
-		}
-	}
-	return out
+	return stage.Keys(node, func(key string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // records checks that the record on a Node has exactly the keys on it. A taint is recorded one write earlier, and its record is
@@ -206,11 +189,15 @@ func records(node *corev1.Node) (wrong []string) {
 	keys := keysOf(node)
 	for kind, annotation := range map[string]string{
 		"label ": nfdv1alpha1.FeatureLabelsAnnotation, "annotation ": nfdv1alpha1.FeatureAnnotationsAnnotation,
-		"resource ": nfdv1alpha1.ExtendedResourcesAnnotation, "taint ": nfdv1alpha1.TaintsAnnotation,
+		"extended resource ": nfdv1alpha1.ExtendedResourcesAnnotation, "taint ": nfdv1alpha1.TaintsAnnotation,
 	} {
 		recorded := map[string]bool{}
 		for entry := range strings.SplitSeq(node.Annotations[annotation], ",") {
-			name, _, _ := strings.Cut(entry, "=") // taints are recorded as key=value:effect
+			name, value, _ := strings.Cut(entry, "=")
+			if kind == "taint " { // recorded as key=value:effect
+				_, effect, _ := strings.Cut(value, ":")
+				name += ":" + effect
+			}
 			recorded[kind+name] = true
 			if _, ok := keys[kind+name]; !ok && strings.HasPrefix(name, prefix) && kind != "taint " {
 				wrong = append(wrong, kind+name+" is recorded, and not on the Node")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // shortFaults is the number of faults of the short form: about a minute.
@@ -23,7 +24,7 @@ const shortPatience = 5 * time.Minute
 func TestRandomFaultsLoseNoKey(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	var out strings.Builder
-	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, together: mostTogether, manager: buildManager(t), patience: shortPatience, out: &locked{to: &out}})
+	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, together: mostTogether, manager: buildManager(t), patience: shortPatience, out: stage.Locked(&out)})
 	if err != nil {
 		t.Fatal(err)
 	}

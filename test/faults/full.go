@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
@@ -36,7 +37,7 @@ func (w *world) fullEtcd(ctx context.Context) error {
 	}
 	w.say("  etcd is full after %d objects of %d kB", objects, fillSize>>10)
 	w.touch(w.nodes[:changesPerRound])
-	if err := sleep(ctx, leaseDuration); err != nil { // until after the leader's Lease has expired, which cannot be renewed
+	if err := stage.Sleep(ctx, leaseDuration); err != nil { // until after the leader's Lease has expired, which cannot be renewed
 		return err
 	}
 	err = cluster.WaitFor(ctx, "a controller that names the cause", func(context.Context) error {

@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/test/cluster/kube"
 	"github.com/assay-project/assay/test/faults/proxy"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // kind is a kind of fault.
@@ -201,9 +202,9 @@ func stoppedPastLease(ctx context.Context, w *world, target string, r *rand.Rand
 	some := pick(r, w.calm(1), changesPerRound)
 	w.changing = append(w.changing, some...)
 	return &fault{what: what, heal: func(ctx context.Context) error {
-		err := sleep(ctx, leaseDuration)
+		err := stage.Sleep(ctx, leaseDuration)
 		w.touch(some)
-		return errors.Join(err, sleep(ctx, writeTime), w.Resume(target))
+		return errors.Join(err, stage.Sleep(ctx, writeTime), w.Resume(target))
 	}}, nil
 }
 
@@ -276,7 +277,7 @@ var dataKinds = []kind{
 	{name: "empty the certificate", weight: 2, targets: []string{webhookName}, strike: func(ctx context.Context, w *world, _ string, _ *rand.Rand) (*fault, error) {
 		emptied := w.inBackground(ctx, func(ctx context.Context) error {
 			secret := &corev1.Secret{}
-			if err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: certSecret}, secret); err != nil {
+			if err := w.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: stage.CertSecret}, secret); err != nil {
 				return err
 			}
 			secret.Data = nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // options are the flags.
@@ -48,7 +49,7 @@ type work struct {
 }
 
 func main() {
-	o, todo := options{out: &locked{to: os.Stdout}}, work{}
+	o, todo := options{out: stage.Locked(os.Stdout)}, work{}
 	flag.IntVar(&todo.faults, "faults", 100, "`number` of random faults; 0: none")
 	flag.BoolVar(&todo.short, "short", false, "leave out faults after which a Lease has to expire, as the test does")
 	flag.StringVar(&todo.scenarios, "scenarios", "all", "`names` of scenarios to run after them, separated by commas; all or none")
@@ -111,41 +112,17 @@ func (t work) inWorld(ctx context.Context, name string, o options, do func(*worl
 	if dir != "" {
 		dir = filepath.Join(dir, name)
 	}
-	return inLogs(dir, func(dir string) error { return onCluster(ctx, o, dir, do) })
+	opts := stage.Core
+	opts.Progress, opts.EtcdQuota = o.out, o.etcdQuota
+	return stage.Run(ctx, dir, opts, func(c *cluster.Cluster) error {
+		w, err := newWorld(ctx, c, o)
+		if err != nil {
+			return err
+		}
+		defer w.close()
+		return do(w)
+	})
 }
 
 // defaultPatience is several times the longest back-off after a fault of some seconds, and the time until a Lease expires.
 const defaultPatience = 3 * time.Minute
-
-// inLogs calls a function with a directory for logs. A temporary one is removed unless there is an error.
-func inLogs(dir string, do func(dir string) error) error {
-	if dir != "" {
-		return do(dir)
-	}
-	dir, err := os.MkdirTemp("", "assay-faults-")
-	if err != nil {
-		return err
-	}
-	if err := do(dir); err != nil {
-		return fmt.Errorf("%w\nthe logs are in %s/log", err, dir)
-	}
-	return os.RemoveAll(dir)
-}
-
-// onCluster runs a function on a new control plane with everything running.
-func onCluster(ctx context.Context, o options, dir string, do func(*world) error) error {
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: dir, Progress: o.out, EtcdQuota: o.etcdQuota})
-	if err != nil {
-		return err
-	}
-	defer c.Stop()
-	if err := c.ApplyCRDs(ctx); err != nil {
-		return err
-	}
-	w, err := newWorld(ctx, c, o)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	return do(w)
-}

@@ -71,7 +71,7 @@ func (m *model) want() map[string]map[string]string {
 	for node, value := range m.facts {
 		keys := map[string]string{
 			"label " + prefix + "value": strconv.Itoa(value), "label " + prefix + "avx": "true", "annotation " + prefix + "note": "x",
-			"resource " + prefix + "units": "4", "taint " + prefix + "closed": "yes", "label " + prefix + "edit": strconv.Itoa(m.edit),
+			"extended resource " + prefix + "units": "4", "taint " + prefix + "closed:NoSchedule": "yes", "label " + prefix + "edit": strconv.Itoa(m.edit),
 		}
 		for n := range m.extra {
 			keys["label "+extraKey(n)] = "true"

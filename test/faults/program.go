@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // program is a running program of Assay. Its methods are safe for concurrent use.
 type program struct {
-	world           *world
-	name            string
-	health, metrics string // URLs
-	serve           string // host:port of the webhook's server
+	stage.Addresses
+	world *world
+	name  string
 
 	mu    sync.Mutex
 	down  bool // a fault ended it, and will start it again
@@ -93,7 +93,7 @@ func (p *program) start(ctx context.Context) error {
 
 // ready waits until the program reports that it is ready.
 func (p *program) ready(ctx context.Context) error {
-	return cluster.WaitFor(ctx, p.name+" is ready", cluster.Answers(p.health+"/readyz"))
+	return cluster.WaitFor(ctx, p.name+" is ready", cluster.Answers(p.Health+"/readyz"))
 }
 
 // scrapeTimeout is the timeout of a request to a program, which may be stopped.
@@ -103,7 +103,7 @@ const scrapeTimeout = 2 * time.Second
 func (p *program) gauge(ctx context.Context, name string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, scrapeTimeout)
 	defer cancel()
-	text, err := cluster.Get(ctx, p.metrics)
+	text, err := cluster.Get(ctx, p.Metrics)
 	if err != nil {
 		return 0, err
 	}
@@ -114,7 +114,7 @@ func (p *program) gauge(ctx context.Context, name string) (float64, error) {
 			return value, err
 		}
 	}
-	return 0, fmt.Errorf("%s: no metric %s", p.metrics, name)
+	return 0, fmt.Errorf("%s: no metric %s", p.Metrics, name)
 }
 
 // leader returns the controller that holds the Lease, "" if none does.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // run is a sequence of rounds. In each, some faults begin, facts and rules change, the faults end, and the Nodes must converge.
@@ -89,7 +90,7 @@ func (r *run) round(ctx context.Context, count int) error {
 		}
 	}
 	if failed == nil {
-		failed = sleep(ctx, held)
+		failed = stage.Sleep(ctx, held)
 	}
 	if !before {
 		changed = changes()
@@ -333,13 +334,4 @@ func (r *run) summary() {
 		p.mu.Unlock()
 	}
 	r.say("workers that ended by themselves: %d; failed attempts to publish: %d", r.fleet.Exits(), r.fleet.Failed())
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/assay-project/assay/test/cluster/kube"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // scenario is a sequence of faults that is the same in each run, on a control plane of its own.
@@ -204,7 +205,7 @@ func (w *world) rotations(ctx context.Context) error {
 			return err
 		}
 		serials[serial] = true
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := stage.Sleep(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -233,7 +234,7 @@ func (w *world) review(ctx context.Context, number int, invalid bool) error {
 // serial returns the serial number of the webhook's certificate.
 func (w *world) serial(ctx context.Context) (string, error) {
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}} //nolint:gosec // it is only read
-	conn, err := dialer.DialContext(ctx, "tcp", w.programs[webhookName].serve)
+	conn, err := dialer.DialContext(ctx, "tcp", w.programs[webhookName].Serve)
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
@@ -92,7 +94,7 @@ func (s *soak) edits(ctx context.Context) error {
 	if !s.steady {
 		steps = append(steps, s.replaceWorkers)
 	}
-	for i := 0; sleep(ctx, editInterval) == nil; i++ {
+	for i := 0; stage.Sleep(ctx, editInterval) == nil; i++ {
 		if err := s.persist(context.WithoutCancel(ctx), steps[i%len(steps)]); err != nil {
 			return err
 		}
@@ -115,7 +117,7 @@ func (s *soak) observe(ctx context.Context) error {
 	}
 	s.say("%8s  %s", "time", strings.Join(header, "  "))
 	restarted := s.steady
-	for sleep(ctx, max(s.duration/samples, sampleInterval)) == nil {
+	for stage.Sleep(ctx, max(s.duration/samples, sampleInterval)) == nil {
 		now := time.Since(s.begin)
 		if !restarted && now.Seconds() > restartsAt*s.duration.Seconds() {
 			restarted = true

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
@@ -81,7 +82,7 @@ func (w *world) writeFeatures(changes int) error {
 
 // changeWorker changes a line of the feature file every second until the context ends.
 func (w *world) changeWorker(ctx context.Context) error {
-	for i := 1; sleep(ctx, time.Second) == nil; i++ {
+	for i := 1; stage.Sleep(ctx, time.Second) == nil; i++ {
 		if err := w.writeFeatures(i); err != nil {
 			return err
 		}
@@ -119,7 +120,7 @@ func (s *soak) compareMemory(ctx context.Context) error {
 	header := "\nprogram"
 	for _, at := range memoryAt {
 		after := time.Duration(at * float64(s.duration))
-		_ = sleep(ctx, time.Until(s.begin.Add(after))) // the last one is when the context ends
+		_ = stage.Sleep(ctx, time.Until(s.begin.Add(after))) // the last one is when the context ends
 		for _, name := range names {
 			m, err := s.memoryOf(name)
 			if err != nil {

@@ -4,37 +4,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
 	"github.com/assay-project/assay/test/faults/proxy"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 	"github.com/assay-project/assay/webhook"
 )
 
 const (
-	namespace = "assay-system"
+	namespace = stage.Namespace
 	// secondServer is the name of the second API server.
 	secondServer = "second-apiserver"
 	// workersLink is the name of the proxy of the workers. Programs have proxies of their own names.
@@ -45,8 +35,8 @@ const (
 const (
 	controllerA = "controller-a"
 	controllerB = "controller-b"
-	webhookName = "webhook"
-	extender    = "extender"
+	webhookName = stage.Webhook
+	extender    = stage.Extender
 )
 
 var (
@@ -104,21 +94,7 @@ func (w *world) close() {
 }
 
 // say prints a line.
-func (w *world) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(w.out, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
-}
-
-// locked makes a writer safe for concurrent use.
-type locked struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (l *locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to.Write(b)
-}
+func (w *world) say(format string, args ...any) { stage.Say(w.out, format, args...) }
 
 // startServers starts the second API server, the proxies and the checker.
 func (w *world) startServers(ctx context.Context) error {
@@ -159,30 +135,16 @@ func (w *world) startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds), assayv1alpha1.AddToScheme(kinds)); err != nil {
-		return err
-	}
-	config := admin.RESTConfig()
-	config.WarningHandler = rest.NoWarnings{}
-	w.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds})
+	w.client, err = stage.Client(admin, rest.NoWarnings{})
 	return err
 }
 
 // createObjects creates what exists before the first worker starts.
 func (w *world) createObjects(ctx context.Context) error {
-	meta := metav1.ObjectMeta{Name: webhook.ConfigurationName}
-	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
-		factRule(), w.model.editRule(),
-	}
-	for _, object := range objects {
-		if err := w.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
+	objects := append([]client.Object{stage.NamespaceObject(namespace), factRule(), w.model.editRule()},
+		stage.WebhookObjects(namespace, stage.CertSecret, webhook.ConfigurationName)...)
+	if err := stage.CreateAll(ctx, w.client, objects...); err != nil {
+		return err
 	}
 	for i := range w.nodeCount {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i)}}
@@ -194,9 +156,6 @@ func (w *world) createObjects(ctx context.Context) error {
 	}
 	return nil
 }
-
-// certSecret is the Secret of the webhook's certificate.
-const certSecret = "assay-webhook-cert"
 
 // parallelWorkers is the number of workers that publish for the first time at once.
 const parallelWorkers = 16
@@ -217,41 +176,21 @@ func (w *world) startWorkers(ctx context.Context) error {
 
 // startPrograms starts the controllers, the webhook and the extender, and waits until they are ready.
 func (w *world) startPrograms(ctx context.Context) error {
-	path, err := filepath.Abs(w.manager)
-	if err != nil {
-		return err
-	}
 	const settings = `--options={"enableTaints": true, "removalBudget": {"nodes": 1000000}}` // a wrong removal is not held
 	for _, name := range programNames {
-		ports := make([]string, 3)
-		for i := range ports {
-			address, err := cluster.FreeAddress()
-			if err != nil {
-				return err
-			}
-			if _, ports[i], err = net.SplitHostPort(address); err != nil {
-				return err
-			}
-		}
-		p := &program{world: w, name: name, health: "http://127.0.0.1:" + ports[0], metrics: "http://127.0.0.1:" + ports[1] + "/metrics"}
 		admin, err := w.At(w.links[name].URL())
 		if err != nil {
 			return err
 		}
-		args := []string{"--kubeconfig=" + admin.Kubeconfig, "--namespace=" + namespace, settings}
-		health := []string{"--port=" + ports[0], "--metrics-port=" + ports[1]}
+		m := stage.Manager{Name: name, Part: name, Path: w.manager, Kubeconfig: admin.Kubeconfig, Args: []string{settings}, NoWait: true}
 		switch name {
 		case webhookName:
-			p.serve = "127.0.0.1:" + ports[2]
-			args = append(append([]string{"webhook", "--webhook-url=https://" + p.serve, "--webhook-port=" + ports[2], "--shutdown-delay=0s"}, health...), args...)
-			args = append(args, w.webhookArgs...)
-		case extender:
-			p.metrics = p.health + "/metrics"
-			args = append([]string{"extender", "--address=" + strings.TrimPrefix(p.health, "http://"), "--shutdown-delay=0s"}, args...)
-		default:
-			args = append(append([]string{"controller", "--enable-leader-election", "-v=1"}, health...), args...)
+			m.Args = append(m.Args, w.webhookArgs...)
+		case controllerA, controllerB:
+			m.Part, m.Args = stage.Controller, append(m.Args, "--enable-leader-election", "-v=1")
 		}
-		if err := w.Run(ctx, cluster.Program{Name: name, Path: path, Args: args}); err != nil {
+		p := &program{world: w, name: name}
+		if p.Addresses, err = m.Start(ctx, w.Cluster); err != nil {
 			return err
 		}
 		w.programs[name] = p

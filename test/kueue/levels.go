@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // The nodes of rack r1 have room for 20 pods, and without one of them for 16; those of rack r2 have room for 12.
@@ -34,7 +35,7 @@ func (s *story) levels(ctx context.Context) error {
 	if _, err := s.Kubectl(ctx, "apply", "-f", s.file("fabric.yaml")); err != nil {
 		return err
 	}
-	if err := s.show(ctx, "wait", "nodebaseline/fabric", "--for=condition=Conforming", "--timeout=2m"); err != nil {
+	if err := stage.Show(stage.Command(ctx, s.Cluster, "wait", "nodebaseline/fabric", "--for=condition=Conforming", "--timeout=2m")); err != nil {
 		return err
 	}
 	var topology string
@@ -75,7 +76,7 @@ func (s *story) levels(ctx context.Context) error {
 		}
 	}
 
-	if err := s.show(ctx, "label", "node", lost, "example.com/block-"); err != nil {
+	if err := stage.Show(stage.Command(ctx, s.Cluster, "label", "node", lost, "example.com/block-")); err != nil {
 		return err
 	}
 	out, problem, err := s.export(ctx)
@@ -83,10 +84,10 @@ func (s *story) levels(ctx context.Context) error {
 		return fmt.Errorf("the export did not refuse: %w, %q, %q", err, out, problem)
 	}
 	fmt.Printf("\n$ assay export --for kueue --baseline fabric\n%s", problem)
-	if err := s.show(ctx, "wait", "nodebaseline/fabric", "--for=condition=Conforming=False", "--timeout=2m"); err != nil {
+	if err := stage.Show(stage.Command(ctx, s.Cluster, "wait", "nodebaseline/fabric", "--for=condition=Conforming=False", "--timeout=2m")); err != nil {
 		return err
 	}
-	if err := s.show(ctx, "get", "nodebaseline", "fabric", `--output=jsonpath={.status.deviations[*].message}{"\n"}`); err != nil {
+	if err := stage.Show(stage.Command(ctx, s.Cluster, "get", "nodebaseline", "fabric", `--output=jsonpath={.status.deviations[*].message}{"\n"}`)); err != nil {
 		return err
 	}
 	after, err := s.place(ctx, "second")
@@ -154,12 +155,5 @@ func (s *story) applyWith(ctx context.Context, file, word, with string) error {
 		return err
 	}
 	_, err = s.KubectlInput(ctx, strings.ReplaceAll(string(text), word, with), "apply", "-f", "-")
-	return err
-}
-
-// show prints a command of kubectl with its output.
-func (s *story) show(ctx context.Context, args ...string) error {
-	out, err := s.Kubectl(ctx, args...)
-	fmt.Printf("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	return err
 }

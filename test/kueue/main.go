@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 func main() {
@@ -81,24 +82,9 @@ func (s *story) runAssay(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte("materializedRequests: {total: 10}\nfeatureGates: {FeatureScheduling: true}\n"), 0o600); err != nil {
 		return err
 	}
-	serve, err := cluster.FreeAddress()
-	if err != nil {
-		return err
-	}
-	_, webhookPort, _ := net.SplitHostPort(serve)
-	for _, part := range [][]string{
-		{"controller"},
-		{"webhook", "--scheduling", "--request-selectors", "--webhook-url=https://" + serve, "--webhook-port=" + webhookPort, "--shutdown-delay=0s"},
-	} {
-		health, err := cluster.FreeAddress()
-		if err != nil {
-			return err
-		}
-		_, port, _ := net.SplitHostPort(health)
-		if err := s.Run(ctx, cluster.Program{
-			Name: part[0], Path: filepath.Join(s.bin, "assay-manager"), Ready: cluster.Answers("http://" + health + "/readyz"),
-			Args: append(part, "--kubeconfig="+s.Kubeconfig, "--namespace=assay-system", "--config="+config, "--port="+port, "--metrics-port=0"),
-		}); err != nil {
+	for _, m := range []stage.Manager{{Part: stage.Controller}, {Part: stage.Webhook, Args: []string{"--scheduling", "--request-selectors"}}} {
+		m.Path, m.Args = filepath.Join(s.bin, "assay-manager"), append(m.Args, "--config="+config)
+		if _, err := m.Start(ctx, s.Cluster); err != nil {
 			return err
 		}
 	}
@@ -137,13 +123,10 @@ func (s *story) prints(ctx context.Context, want []string, args ...string) error
 
 // runKueue installs what Kueue's module contains, except the Deployment, and runs its controller manager.
 func (s *story) runKueue(ctx context.Context) error {
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", "sigs.k8s.io/kueue")
-	list.Dir, list.Stderr = filepath.Join("hack", "kueue"), os.Stderr
-	out, err := list.Output()
+	version, source, err := stage.Module(ctx, filepath.Join("hack", "kueue"), "sigs.k8s.io/kueue")
 	if err != nil {
-		return fmt.Errorf("go list -m sigs.k8s.io/kueue: %w", err)
+		return err
 	}
-	version, source, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	serve, err := cluster.FreeAddress()
 	if err != nil {
 		return err
@@ -309,7 +292,7 @@ func (s *story) submit(ctx context.Context) error {
 		{"get", "workloads", "--namespace=ml", "--output=custom-columns=JOB:.metadata.ownerReferences[0].name,FLAVOR:.status.admission.podSetAssignments[0].flavors.cpu"},
 		{"get", "pods", "--namespace=ml", "--output=custom-columns=POD:.metadata.name,NODE:.spec.nodeName"},
 	} {
-		if err := s.show(ctx, args...); err != nil {
+		if err := stage.Show(stage.Command(ctx, s.Cluster, args...)); err != nil {
 			return err
 		}
 	}

@@ -23,12 +23,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // options are the flags.
@@ -56,27 +55,18 @@ func main() {
 }
 
 func (o options) run(ctx context.Context) error {
-	began := time.Now()
 	bin, err := filepath.Abs(o.bin)
 	if err != nil {
 		return err
 	}
 	o.bin = bin
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: o.dir, Progress: os.Stdout})
-	if err != nil {
-		return err
-	}
-	defer c.Stop()
-	if err := c.ApplyCRDs(ctx); err != nil {
-		return err
-	}
-	objects := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(objects), nfdv1alpha1.AddToScheme(objects)); err != nil {
-		return err
-	}
-	config := c.RESTConfig()
-	config.QPS = -1 // the API server limits itself
-	api, err := client.New(config, client.Options{Scheme: objects})
+	return stage.Run(ctx, o.dir, stage.Core, func(c *cluster.Cluster) error { return o.compare(ctx, c) })
+}
+
+// compare compares on a control plane with the definitions of both.
+func (o options) compare(ctx context.Context, c *cluster.Cluster) error {
+	began := time.Now()
+	api, err := stage.Client(c.User, nil)
 	if err != nil {
 		return err
 	}

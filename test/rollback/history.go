@@ -18,6 +18,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // history is every version of every Node.
@@ -65,26 +66,9 @@ func (h *history) add(n *corev1.Node) {
 
 // keysOf returns the labels, annotations and resources that workers and rules give.
 func keysOf(n *corev1.Node) map[string]string {
-	out := map[string]string{}
-	ours := func(key string) bool {
+	return stage.Keys(n, func(key string) bool {
 		return strings.HasPrefix(key, nfdv1alpha1.FeatureLabelNamespace+"/") || strings.HasPrefix(key, domain)
-	}
-	for key, value := range n.Labels {
-		if ours(key) {
-			out["label "+key] = value
-		}
-	}
-	for key, value := range n.Annotations {
-		if ours(key) {
-			out["annotation "+key] = value
-		}
-	}
-	for key, value := range n.Status.Capacity {
-		if ours(string(key)) {
-			out["resource "+string(key)] = value.String()
-		}
-	}
-	return out
+	})
 }
 
 func (h *history) versions() (count int) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // options are the flags.
@@ -38,19 +39,7 @@ func main() {
 	cluster.Main("rollback", o.onCluster)
 }
 
-// onCluster runs on a new control plane. Its logs are kept if it fails.
+// onCluster runs on a new control plane.
 func (o options) onCluster(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "assay-rollback-")
-	if err != nil {
-		return err
-	}
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: filepath.Join(dir, "cluster"), Progress: o.out})
-	if err != nil {
-		return err
-	}
-	defer c.Stop()
-	if err := o.run(ctx, c, dir); err != nil {
-		return fmt.Errorf("%w\nthe logs are in %s", err, dir)
-	}
-	return os.RemoveAll(dir)
+	return stage.Run(ctx, "", stage.Core, func(c *cluster.Cluster) error { return o.run(ctx, c, filepath.Join(c.Dir(), "workers")) })
 }

@@ -6,24 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
-	namespace  = kustomize.Namespace
-	controller = "controller"
+	namespace  = stage.Namespace
+	controller = stage.Controller
 	domain     = "example.com/"
 	// stepLabel has the number of the last step whose worker has published and whose controller has labeled the node.
 	stepLabel = nfdv1alpha1.FeatureLabelNamespace + "/step"
@@ -44,9 +41,6 @@ type world struct {
 
 // run goes back and forth.
 func (o options) run(ctx context.Context, c *cluster.Cluster, dir string) error {
-	if err := c.ApplyCRDs(ctx); err != nil {
-		return err
-	}
 	w := &world{Cluster: c, options: o, dir: dir, sharing: true, running: map[string]bool{}}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -95,15 +89,11 @@ func (r release) program(name string) (string, error) {
 
 // prepare creates the Nodes and rules, and begins to watch.
 func (w *world) prepare(ctx context.Context) error {
-	kinds := runtime.NewScheme()
-	err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds))
-	if err != nil {
+	var err error
+	if w.client, err = stage.Client(w.User, nil); err != nil {
 		return err
 	}
-	if w.client, err = client.NewWithWatch(w.RESTConfig(), client.Options{Scheme: kinds}); err != nil {
-		return err
-	}
-	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}}
+	objects := []client.Object{stage.NamespaceObject(namespace)}
 	for i := range w.options.nodes {
 		w.nodes = append(w.nodes, fmt.Sprintf("node-%d", i))
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.nodes[i]}})
@@ -111,10 +101,8 @@ func (w *world) prepare(ctx context.Context) error {
 	for _, r := range ruleSet() {
 		objects = append(objects, r)
 	}
-	for _, o := range objects {
-		if err := w.client.Create(ctx, o); err != nil {
-			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
-		}
+	if err := stage.CreateAll(ctx, w.client, objects...); err != nil {
+		return err
 	}
 	w.history, err = follow(ctx, w.client)
 	return err
@@ -149,21 +137,11 @@ func (w *world) control(r release) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		address, err := cluster.FreeAddress()
-		if err != nil {
-			return err
-		}
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return err
-		}
 		if err := w.end(ctx, controller); err != nil {
 			return err
 		}
-		return w.Run(ctx, cluster.Program{
-			Name: controller, Path: path, Ready: cluster.Answers("http://" + address + "/readyz"),
-			Args: []string{"controller", "--kubeconfig=" + w.Kubeconfig, "--namespace=" + namespace, "--metrics-port=0", "--port=" + port},
-		})
+		_, err = stage.Manager{Part: stage.Controller, Path: path}.Start(ctx, w.Cluster)
+		return err
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // Names of the phases with -baselines.
@@ -206,13 +207,13 @@ func (s *scale) baselinePhases() []phase {
 		}},
 		{name: phaseRestarted, per: all, do: func(ctx context.Context, r *phaseResult) error {
 			start := time.Now()
-			if err := s.Restart(ctx, controllerName); err != nil {
+			if err := s.Restart(ctx, stage.Controller); err != nil {
 				return err
 			}
 			if err := s.idleController(ctx, start, r); err != nil {
 				return err
 			}
-			return sleep(ctx, baselinesDelay(all)) // it evaluates once more, when all nodes have been read
+			return stage.Sleep(ctx, baselinesDelay(all)) // it evaluates once more, when all nodes have been read
 		}, check: func(r *phaseResult) error {
 			if n := r.Requests[statusWrites]; n > 0 {
 				return fmt.Errorf("%d writes of the status although nothing has changed", n)
@@ -279,7 +280,7 @@ func (s *scale) says(ctx context.Context, b *assayv1alpha1.NodeBaseline, reason 
 		if whole && conforming == reason && maps.Equal(got, want) {
 			return nil
 		}
-		if err := sleep(ctx, baselineSample); err != nil {
+		if err := stage.Sleep(ctx, baselineSample); err != nil {
 			return fmt.Errorf("the status has the reason %q and the deviations %v, want %q and %v: %w", conforming, got, reason, want, err)
 		}
 	}

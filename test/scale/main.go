@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // options are the flags.
@@ -146,13 +147,12 @@ func load(file string) (all results, err error) {
 
 // runOne measures one mode. With an error, the result has the phases before it.
 func runOne(ctx context.Context, o options) (*result, error) {
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, Progress: o.progress})
-	if err != nil {
-		return nil, err
-	}
-	defer c.Stop()
-	if err := c.ApplyCRDs(ctx); err != nil {
-		return nil, err
-	}
-	return measure(ctx, c, o)
+	var r *result
+	opts := stage.Core
+	opts.Progress = o.progress
+	err := stage.Run(ctx, "", opts, func(c *cluster.Cluster) (err error) {
+		r, err = measure(ctx, c, o)
+		return err
+	})
+	return r, err
 }

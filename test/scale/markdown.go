@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // markdown prints the tables of docs/scale.md.
@@ -52,7 +53,7 @@ func (r *result) markdown(w io.Writer) error {
 		for _, name := range processes {
 			row = append(row, megabytes(p.Processes[name].MemoryBytes))
 		}
-		row = append(row, megabytes(p.EtcdBytes), fmt.Sprintf("%.1f s", p.Processes[controllerName].CPUSeconds), fmt.Sprint(p.Rejected))
+		row = append(row, megabytes(p.EtcdBytes), fmt.Sprintf("%.1f s", p.Processes[stage.Controller].CPUSeconds), fmt.Sprint(p.Rejected))
 		rows = append(rows, row)
 	}
 	return rowsTo(w, rows)
@@ -102,16 +103,16 @@ func (r *result) figures() []figure {
 		add(phasePublish, "size of the database for each node", func(p *phaseResult) string { return perNode(p.EtcdBytes - r.Start.EtcdBytes) })
 	}
 	add(phaseLabel, "all nodes labeled after the start of the controller", perSecond)
-	add(phaseIdle, "memory of the controller while idle", memory(controllerName))
-	add(phaseIdle, "memory of the webhook", memory(webhookName))
-	add(phaseIdle, "memory of the extender", memory(extenderName))
+	add(phaseIdle, "memory of the controller while idle", memory(stage.Controller))
+	add(phaseIdle, "memory of the webhook", memory(stage.Webhook))
+	add(phaseIdle, "memory of the extender", memory(stage.Extender))
 	add(phaseIdle, "requests about nodes and features while idle", func(p *phaseResult) string { return p.requests() })
 	add(phaseChange, "change to label, median", milliseconds("labeledP50ms"))
 	add(phaseChange, "change to label, 99 %", milliseconds("labeledP99ms"))
 	add(phaseDevices, "rule that reads devices, until all nodes have its label", perSecond)
-	add(phaseDevicesIdle, "memory of the controller with devices", memory(controllerName))
-	add(phaseDevicesIdle, "memory of the webhook with devices", memory(webhookName))
-	add(phaseDevicesIdle, "memory of the extender with devices", memory(extenderName))
+	add(phaseDevicesIdle, "memory of the controller with devices", memory(stage.Controller))
+	add(phaseDevicesIdle, "memory of the webhook with devices", memory(stage.Webhook))
+	add(phaseDevicesIdle, "memory of the extender with devices", memory(stage.Extender))
 	add(phaseDevicesIdle, "requests about nodes, features and devices while idle", func(p *phaseResult) string { return p.requests() })
 	add(phaseSlice, "slice change to label, median", milliseconds("labeledP50ms"))
 	add(phaseSlice, "slice change to label, 99 %", milliseconds("labeledP99ms"))

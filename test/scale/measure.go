@@ -17,17 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/assay-project/assay/test/cluster/kube"
-)
-
-// Names of the processes, as they are started and printed.
-const (
-	controllerName = "controller"
-	webhookName    = "webhook"
-	extenderName   = "extender"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // processes lists the measured processes.
-var processes = []string{kube.APIServer, kube.Etcd, controllerName, webhookName, extenderName}
+var processes = []string{kube.APIServer, kube.Etcd, stage.Controller, stage.Webhook, stage.Extender}
 
 // process is the resource usage of one process.
 type process struct {
@@ -213,12 +207,12 @@ const (
 
 // idleController waits until the controller uses no CPU time, and adds the time from start until then: it has evaluated all nodes.
 func (s *scale) idleController(ctx context.Context, start time.Time, r *phaseResult) error {
-	since, used := time.Now(), s.usage()[controllerName].cpu
+	since, used := time.Now(), s.usage()[stage.Controller].cpu
 	for time.Since(start) < idleBound {
-		if err := sleep(ctx, idleSample); err != nil {
+		if err := stage.Sleep(ctx, idleSample); err != nil {
 			return err
 		}
-		now := s.usage()[controllerName].cpu
+		now := s.usage()[stage.Controller].cpu
 		if now-used > clockTick {
 			since, used = time.Now(), now
 		} else if time.Since(since) >= idleInterval {

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/test/cluster/kube"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // Names of the phases, in their order.
@@ -77,11 +78,11 @@ func (s *scale) phases() []phase {
 			return s.labeled(ctx, phaseLabel, s.nodes, valueLabel, firstValue)
 		}},
 		{name: phaseServers, per: all, do: func(ctx context.Context, _ *phaseResult) error { return s.startServers(ctx) }},
-		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
+		{name: phaseIdle, do: func(ctx context.Context, _ *phaseResult) error { return stage.Sleep(ctx, s.idle) }},
 	}
 	restart := phase{name: phaseController, per: all, do: func(ctx context.Context, r *phaseResult) error {
 		start := time.Now()
-		if err := s.Restart(ctx, controllerName); err != nil {
+		if err := s.Restart(ctx, stage.Controller); err != nil {
 			return err
 		}
 		return s.idleController(ctx, start, r)
@@ -206,7 +207,7 @@ func (s *scale) introduce(ctx context.Context, nodes []fleet.Node) error {
 			return err
 		}
 	}
-	return s.Terminate(ctx, controllerName)
+	return s.Terminate(ctx, stage.Controller)
 }
 
 // listed waits until the controller lists all NodeFeatureSets for workers.
@@ -221,7 +222,7 @@ func (s *scale) listed(ctx context.Context) error {
 		if known := marker.Annotations[assayv1alpha1.KnownFeatureSetsAnnotation]; err != nil || len(strings.Split(known, ",")) >= len(sets.Items) {
 			return err
 		}
-		if err := sleep(ctx, idleInterval); err != nil {
+		if err := stage.Sleep(ctx, idleInterval); err != nil {
 			return err
 		}
 	}
@@ -323,14 +324,5 @@ func (s *scale) replacement(count int) phase {
 			}
 			return s.labeled(ctx, phaseReplaced, fresh, valueLabel, firstValue)
 		},
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // results are the results of one or more modes.
@@ -63,7 +64,7 @@ type processResult struct {
 func (r *phaseResult) line() string {
 	api := r.Processes[kube.APIServer]
 	return fmt.Sprintf("%s: %.1f s; API server %.1f s of CPU, %s MB; controller %.1f s of CPU, %s MB", r.Name, r.Seconds,
-		api.CPUSeconds, megabytes(api.MemoryBytes), r.Processes[controllerName].CPUSeconds, megabytes(r.Processes[controllerName].MemoryBytes))
+		api.CPUSeconds, megabytes(api.MemoryBytes), r.Processes[stage.Controller].CPUSeconds, megabytes(r.Processes[stage.Controller].MemoryBytes))
 }
 
 func (r *phaseResult) fill(used *snapshot) {
@@ -115,7 +116,7 @@ func (r *result) table(w io.Writer) error {
 	_, _ = fmt.Fprintf(w, "%d nodes, %s\n\n", r.Nodes, r.mode())
 	row("phase", "seconds", "API server CPU s", "ms a node", "MB", "etcd MB", "database MB", "controller CPU s", "MB", "webhook MB", "extender MB", "429")
 	for _, p := range r.Phases {
-		api, controller := p.Processes[kube.APIServer], p.Processes[controllerName]
+		api, controller := p.Processes[kube.APIServer], p.Processes[stage.Controller]
 		each := ""
 		if p.Per > 0 {
 			each = fmt.Sprintf("%.1f", 1000*api.CPUSeconds/float64(p.Per))
@@ -123,7 +124,7 @@ func (r *result) table(w io.Writer) error {
 		row(p.Name, fmt.Sprintf("%.1f", p.Seconds), fmt.Sprintf("%.2f", api.CPUSeconds), each, megabytes(api.MemoryBytes),
 			megabytes(p.Processes[kube.Etcd].MemoryBytes), megabytes(p.EtcdBytes),
 			fmt.Sprintf("%.2f", controller.CPUSeconds), megabytes(controller.MemoryBytes),
-			megabytes(p.Processes[webhookName].MemoryBytes), megabytes(p.Processes[extenderName].MemoryBytes), fmt.Sprint(p.Rejected))
+			megabytes(p.Processes[stage.Webhook].MemoryBytes), megabytes(p.Processes[stage.Extender].MemoryBytes), fmt.Sprint(p.Rejected))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -16,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,10 +28,11 @@ import (
 	"github.com/assay-project/assay/test/bench"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
-	namespace = kustomize.Namespace
+	namespace = stage.Namespace
 	// firstValue is the initial value of ownFeature.
 	firstValue = "0"
 	// valueLabel is the label that shows the value of ownFeature, and allLabel that of the rule that matches all nodes.
@@ -74,7 +71,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o options) (*result, error
 	}
 	for _, p := range phases() {
 		if err := s.phase(ctx, p); err != nil {
-			return s.result, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(controllerName))
+			return s.result, fmt.Errorf("phase %q: %w\n%s", p.name, err, c.Log(stage.Controller))
 		}
 	}
 	return s.result, s.countShapes(ctx)
@@ -99,14 +96,9 @@ func (s *scale) countShapes(ctx context.Context) error {
 
 // prepare creates what exists before the first worker starts: Nodes and rules.
 func (s *scale) prepare(ctx context.Context) error {
-	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds), assayv1alpha1.AddToScheme(kinds)); err != nil {
-		return err
-	}
 	var err error
-	config := rest.CopyConfig(s.RESTConfig())
-	config.WarningHandler = rest.NoWarnings{} // the webhook warns about the rule that matches no node
-	if s.client, err = client.NewWithWatch(config, client.Options{Scheme: kinds}); err != nil {
+	// The webhook warns about the rule that matches no node.
+	if s.client, err = stage.Client(s.User, rest.NoWarnings{}); err != nil {
 		return err
 	}
 	hosts, err := newHosts(s.shapes)
@@ -128,10 +120,8 @@ func (s *scale) prepare(ctx context.Context) error {
 	if s.shared {
 		objects = append(objects, marker(namespace))
 	}
-	for _, object := range objects {
-		if err := s.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
+	if err := stage.CreateAll(ctx, s.client, objects...); err != nil {
+		return err
 	}
 	if err := s.count(ctx); err != nil {
 		return err
@@ -281,46 +271,28 @@ func (s *scale) counter(what string, of int) func(done int) {
 
 // startController starts the controller.
 func (s *scale) startController(ctx context.Context) error {
-	return s.startManager(ctx, controllerName, kustomize.Controller, "controller", "--metrics-port=0")
+	return s.start(ctx, stage.Controller, kustomize.Controller)
 }
 
-// startServers starts the webhook and the extender.
+// startServers starts the webhook and the extender, which is not part of a default installation.
 func (s *scale) startServers(ctx context.Context) error {
-	serve, err := cluster.FreeAddress()
-	if err != nil {
+	if err := s.start(ctx, stage.Webhook, kustomize.Webhook, "--controller-service-account="+kustomize.Controller); err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(serve)
-	if err != nil {
-		return err
-	}
-	err = s.startManager(ctx, webhookName, kustomize.Webhook, "webhook", "--metrics-port=0", "--webhook-url=https://"+serve, "--webhook-port="+port,
-		"--controller-service-account="+kustomize.Controller)
-	if err != nil {
-		return err
-	}
-	address, err := cluster.FreeAddress()
-	if err != nil {
-		return err
-	}
-	return s.run(ctx, extenderName, address, s.Kubeconfig, "extender", "--address="+address) // it is not part of a default installation
+	return s.start(ctx, stage.Extender, "")
 }
 
-// startManager starts a program with the permissions of a ServiceAccount, to which the policies apply.
-func (s *scale) startManager(ctx context.Context, name, account string, args ...string) error {
-	kubeconfig, err := s.kubeconfig(ctx, account)
-	if err != nil {
-		return fmt.Errorf("kubeconfig of %s: %w", account, err)
+// start starts a part of assay-manager with the permissions of a ServiceAccount, to which the policies apply; empty: of the administrator.
+func (s *scale) start(ctx context.Context, part, account string, args ...string) error {
+	m := stage.Manager{Part: part, Path: s.manager, Args: args}
+	if account != "" {
+		var err error
+		if m.Kubeconfig, err = s.kubeconfig(ctx, account); err != nil {
+			return fmt.Errorf("kubeconfig of %s: %w", account, err)
+		}
 	}
-	health, err := cluster.FreeAddress()
-	if err != nil {
-		return err
-	}
-	_, port, err := net.SplitHostPort(health)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx, name, health, kubeconfig, append(args, "--port="+port)...)
+	_, err := m.Start(ctx, s.Cluster)
+	return err
 }
 
 // kubeconfig writes a kubeconfig with a token of a ServiceAccount, and returns its path.
@@ -337,16 +309,4 @@ func (s *scale) kubeconfig(ctx context.Context, account string) (string, error) 
 	config.CurrentContext = account
 	path := filepath.Join(filepath.Dir(s.Kubeconfig), account+".kubeconfig")
 	return path, clientcmd.WriteToFile(*config, path)
-}
-
-// run starts assay-manager, and returns once /readyz succeeds.
-func (s *scale) run(ctx context.Context, name, address, kubeconfig string, args ...string) error {
-	path, err := filepath.Abs(s.manager)
-	if err != nil {
-		return err
-	}
-	return s.Run(ctx, cluster.Program{
-		Name: name, Path: path, Args: append(args, "--kubeconfig="+kubeconfig, "--namespace="+namespace),
-		Ready: cluster.Answers("http://" + address + "/readyz"),
-	})
 }

@@ -16,6 +16,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // Names of the phases with ResourceSlices.
@@ -44,7 +45,7 @@ func (s *scale) devicePhases() []phase {
 			}
 			return s.labeled(ctx, phaseDevices, s.nodes, driverLabel, firstDriver)
 		}},
-		{name: phaseDevicesIdle, do: func(ctx context.Context, _ *phaseResult) error { return sleep(ctx, s.idle) }},
+		{name: phaseDevicesIdle, do: func(ctx context.Context, _ *phaseResult) error { return stage.Sleep(ctx, s.idle) }},
 		{name: phaseSlice, per: changes, do: func(ctx context.Context, r *phaseResult) error { return s.changeSlices(ctx, changes, r) }},
 	}
 }

@@ -28,6 +28,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // catchUp waits until the watches have shown what a list had.
@@ -309,7 +310,7 @@ func (w *world) filter(ctx context.Context, s state) error {
 		}
 		err = cluster.WaitFor(ctx, "the answer of the extender", func(ctx context.Context) error {
 			var answer extenderv1.ExtenderFilterResult
-			if err := post(ctx, strings.TrimSuffix(w.urls[extenderName], "/metrics")+"/filter", args, &answer); err != nil {
+			if err := post(ctx, w.at[stage.Extender].Health+"/filter", args, &answer); err != nil {
 				return err
 			}
 			var got []string
@@ -376,7 +377,7 @@ func (w *world) leaks(ctx context.Context) (out []string, err error) {
 		search(path, text)
 	}
 	for _, name := range programNames {
-		text, err := cluster.Get(ctx, w.urls[name])
+		text, err := cluster.Get(ctx, w.at[name].Metrics)
 		if err != nil {
 			return nil, err
 		}

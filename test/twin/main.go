@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // options are the flags.
@@ -38,7 +39,7 @@ const defaultNodes, defaultRules = 100, 30
 const defaultPatience = 100 * time.Second
 
 func main() {
-	o := options{out: &locked{to: os.Stdout}}
+	o := options{out: stage.Locked(os.Stdout)}
 	seeds, forms, logs := 0, "", ""
 	flag.IntVar(&o.nodeCount, "nodes", defaultNodes, "`number` of nodes")
 	flag.IntVar(&o.ruleCount, "rules", defaultRules, "`number` of rules")
@@ -71,24 +72,10 @@ func main() {
 
 // onCluster runs one form of one seed on a new control plane.
 func (o options) onCluster(ctx context.Context, logs string) error {
-	dir, err := os.MkdirTemp(logs, fmt.Sprintf("assay-twin-%s%d-", o.form, o.seed))
-	if err != nil {
-		return err
+	if logs != "" {
+		logs = filepath.Join(logs, fmt.Sprint(o.form, o.seed))
 	}
-	if err := o.inDir(ctx, filepath.Join(dir, "cluster")); err != nil {
-		return fmt.Errorf("%w\nthe logs are in %s", err, dir)
-	}
-	return os.RemoveAll(dir)
-}
-
-func (o options) inDir(ctx context.Context, dir string) error {
-	c, err := cluster.Start(ctx, cluster.Options{FakeNodes: true, Core: true, RunDir: dir, Progress: o.out})
-	if err != nil {
-		return err
-	}
-	defer c.Stop()
-	if err := c.ApplyCRDs(ctx); err != nil {
-		return err
-	}
-	return o.run(ctx, c)
+	opts := stage.Core
+	opts.Progress = o.out
+	return stage.Run(ctx, logs, opts, func(c *cluster.Cluster) error { return o.run(ctx, c) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // state is what the API server stores, by namespace/name.
@@ -204,30 +205,15 @@ func evaluate(p *rules.Program, in input) (values, owners map[string]string) {
 
 // keysOf returns the keys of this test on a Node.
 func keysOf(n *corev1.Node) map[string]string {
-	out := map[string]string{}
-	add := func(kind keys.Kind, key, value string) {
-		if prefix, _, _ := strings.Cut(key, "/"); prefix+"/" == domain || prefix == nfdv1alpha1.FeatureLabelNamespace {
-			out[string(kind)+" "+key] = value
-		}
-	}
-	for key, value := range n.Labels {
-		add(keys.Label, key, value)
-	}
-	for key, value := range n.Annotations {
-		add(keys.Annotation, key, value)
-	}
+	out := stage.Keys(n, func(key string) bool {
+		prefix, _, _ := strings.Cut(key, "/")
+		return prefix+"/" == domain || prefix == nfdv1alpha1.FeatureLabelNamespace
+	})
 	for key, amount := range n.Status.Capacity {
-		value := amount.String()
-		if other := n.Status.Allocatable[key]; other.Cmp(amount) != 0 {
-			value += ", of which " + other.String() + " is allocatable"
+		id := string(keys.Resource) + " " + string(key)
+		if other := n.Status.Allocatable[key]; out[id] != "" && other.Cmp(amount) != 0 {
+			out[id] += ", of which " + other.String() + " is allocatable"
 		}
-		add(keys.Resource, string(key), value)
-	}
-	for _, t := range n.Spec.Taints {
-		add(keys.Taint, t.Key+":"+string(t.Effect), t.Value)
-	}
-	for _, c := range n.Status.Conditions {
-		add(keys.Condition, string(c.Type), keys.FormatCondition(string(c.Status), c.Reason, c.Message))
 	}
 	return out
 }

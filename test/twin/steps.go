@@ -17,6 +17,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // step is a kind of change.
@@ -294,11 +295,11 @@ func (w *world) changeNodes(ctx context.Context) error {
 
 func (w *world) killController(ctx context.Context) error {
 	defer func() { w.controlled = time.Now() }()
-	return w.Restart(ctx, controllerName)
+	return w.Restart(ctx, stage.Controller)
 }
 
 func (w *world) restartController(ctx context.Context) error {
-	if err := w.Terminate(ctx, controllerName); err != nil {
+	if err := w.Terminate(ctx, stage.Controller); err != nil {
 		return err
 	}
 	return w.killController(ctx)
@@ -306,10 +307,10 @@ func (w *world) restartController(ctx context.Context) error {
 
 func (w *world) restartServers(ctx context.Context) error {
 	w.served = time.Now()
-	if err := w.Restart(ctx, webhookName); err != nil {
+	if err := w.Restart(ctx, stage.Webhook); err != nil {
 		return err
 	}
-	return w.Restart(ctx, extenderName)
+	return w.Restart(ctx, stage.Extender)
 }
 
 func (w *world) restartWorkers(ctx context.Context) error {

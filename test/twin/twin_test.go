@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // shortRun is the duration of each form in CI.
@@ -38,12 +39,12 @@ func TestNodesAreWhatIsStored(t *testing.T) {
 			var out strings.Builder
 			o := options{
 				nodeCount: defaultNodes, ruleCount: defaultRules, seed: 1, form: form, duration: shortRun, patience: shortPatience,
-				manager: filepath.Join(dir, "assay-manager"), assay: filepath.Join(dir, "assay"), out: &locked{to: &out},
+				manager: filepath.Join(dir, "assay-manager"), assay: filepath.Join(dir, "assay"), out: stage.Locked(&out),
 			}
 			err := o.run(t.Context(), c)
 			t.Log(out.String())
 			if err != nil {
-				t.Fatalf("%v\n%s", err, c.Log(controllerName))
+				t.Fatalf("%v\n%s", err, c.Log(stage.Controller))
 			}
 		})
 	}

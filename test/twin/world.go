@@ -6,19 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,25 +22,17 @@ import (
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/faults/proxy"
 	"github.com/assay-project/assay/test/scale/fleet"
+	"github.com/assay-project/assay/test/stage"
 	"github.com/assay-project/assay/webhook"
 )
 
 const (
-	namespace = "assay-system"
-	// certSecret is the Secret of the webhook's certificate.
-	certSecret = "assay-webhook-cert"
+	namespace = stage.Namespace
 	// parallelWorkers is the number of workers that publish for the first time at once.
 	parallelWorkers = 16
 )
 
-// Names of the programs.
-const (
-	controllerName = "controller"
-	webhookName    = "webhook"
-	extenderName   = "extender"
-)
-
-var programNames = []string{controllerName, webhookName, extenderName}
+var programNames = []string{stage.Controller, stage.Webhook, stage.Extender}
 
 // vendorNamespaces are those of third parties. Whether the last one is trusted changes.
 var vendorNamespaces = []string{"vendor-a", "vendor-b", "vendor-c"}
@@ -61,9 +47,8 @@ type world struct {
 	link   *proxy.Proxy // between the programs and the API server
 	fleets map[form]*fleet.Fleet
 	nodes  []*node
-	by     map[string]*node // by name
-	urls   map[string]string
-	serve  string // host:port of the webhook
+	by     map[string]*node           // by name
+	at     map[string]stage.Addresses // of the programs
 
 	nodeStore    *stored[corev1.Node]
 	nsStore      *stored[corev1.Namespace]
@@ -110,7 +95,7 @@ func (w *warnings) take() []string {
 func newWorld(ctx context.Context, c *cluster.Cluster, o options) (*world, error) {
 	w := &world{
 		Cluster: c, options: o, draw: &drawer{Rand: rand.New(rand.NewPCG(o.seed, 1))}, //nolint:gosec // not a secret
-		by: map[string]*node{}, urls: map[string]string{}, edits: map[string][]time.Time{}, rules: map[string]ruleForm{},
+		by: map[string]*node{}, at: map[string]stage.Addresses{}, edits: map[string][]time.Time{}, rules: map[string]ruleForm{},
 		kubelets: map[string]string{}, restarts: map[string]int{},
 		nodeStore:    newStored(nodesPath, func(o *corev1.Node) *metav1.ObjectMeta { return &o.ObjectMeta }),
 		nsStore:      newStored(namespacesPath, func(o *corev1.Namespace) *metav1.ObjectMeta { return &o.ObjectMeta }),
@@ -137,33 +122,12 @@ func (w *world) close() {
 }
 
 // say prints a line.
-func (w *world) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(w.out, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
-}
-
-// locked makes a writer safe for concurrent use.
-type locked struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (l *locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to.Write(b)
-}
+func (w *world) say(format string, args ...any) { stage.Say(w.out, format, args...) }
 
 // connect connects to the API server.
 func (w *world) connect(ctx context.Context) error {
-	kinds := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(kinds), nfdv1alpha1.AddToScheme(kinds), assayv1alpha1.AddToScheme(kinds)); err != nil {
-		return err
-	}
-	config := w.RESTConfig()
-	config.WarningHandler = &w.warnings
-	config.QPS = -1
 	var err error
-	if w.client, err = client.New(config, client.Options{Scheme: kinds}); err != nil {
+	if w.client, err = stage.Client(w.User, &w.warnings); err != nil {
 		return err
 	}
 	if w.reader, err = newReader(w.RESTConfig()); err != nil {
@@ -180,20 +144,12 @@ func (w *world) connect(ctx context.Context) error {
 
 // createObjects creates what exists before the programs start: Nodes, the objects of third parties and rules.
 func (w *world) createObjects(ctx context.Context) error {
-	meta := metav1.ObjectMeta{Name: webhook.ConfigurationName}
-	objects := []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: certSecret}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta},
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta},
-	}
+	objects := stage.WebhookObjects(namespace, stage.CertSecret, webhook.ConfigurationName)
 	for _, name := range vendorNamespaces {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{trustLabel: "true"}}})
 	}
-	for _, object := range objects {
-		if err := w.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
+	if err := stage.CreateAll(ctx, w.client, append([]client.Object{stage.NamespaceObject(namespace)}, objects...)...); err != nil {
+		return err
 	}
 	for i := range w.nodeCount {
 		n := &node{number: i, name: w.draw.name(i), form: forms[w.draw.IntN(len(forms))], vendors: map[string]int{}}
@@ -317,39 +273,17 @@ func (w *world) settings() string {
 
 // startPrograms starts the controller, the webhook and the extender.
 func (w *world) startPrograms(ctx context.Context) error {
-	path, err := filepath.Abs(w.manager)
-	if err != nil {
-		return err
-	}
 	admin, err := w.At(w.link.URL())
 	if err != nil {
 		return err
 	}
 	for _, name := range programNames {
-		ports := make([]string, 3)
-		for i := range ports {
-			address, err := cluster.FreeAddress()
-			if err != nil {
-				return err
-			}
-			if _, ports[i], err = net.SplitHostPort(address); err != nil {
-				return err
-			}
+		args := []string{w.settings()}
+		if name == stage.Controller {
+			args = append(args, "-v=1")
 		}
-		health, args := []string{"--port=" + ports[0], "--metrics-port=" + ports[1]}, []string{"--kubeconfig=" + admin.Kubeconfig, "--namespace=" + namespace, w.settings()}
-		w.urls[name] = "http://127.0.0.1:" + ports[1] + "/metrics"
-		switch name {
-		case webhookName:
-			w.serve = "127.0.0.1:" + ports[2]
-			args = append(append([]string{"webhook", "--webhook-url=https://" + w.serve, "--webhook-port=" + ports[2], "--shutdown-delay=0s"}, health...), args...)
-		case extenderName:
-			w.urls[name] = "http://127.0.0.1:" + ports[0] + "/metrics"
-			args = append([]string{"extender", "--address=127.0.0.1:" + ports[0], "--shutdown-delay=0s"}, args...)
-		default:
-			args = append(append([]string{"controller", "-v=1"}, health...), args...)
-		}
-		ready := cluster.Answers("http://127.0.0.1:" + ports[0] + "/readyz")
-		if err := w.Run(ctx, cluster.Program{Name: name, Path: path, Args: args, Ready: ready}); err != nil {
+		w.at[name], err = stage.Manager{Part: name, Path: w.manager, Kubeconfig: admin.Kubeconfig, Args: args}.Start(ctx, w.Cluster)
+		if err != nil {
 			return err
 		}
 	}
