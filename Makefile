@@ -9,7 +9,7 @@ MODULE  := github.com/assay-project/assay
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # Targets that test with memory that is overwritten before it is reused (rules/poison). Programs that their tests build have it, too.
-test-unit test-integration sim twin: export GOFLAGS += -tags=poison
+test-unit test-integration test-sim sim twin: export GOFLAGS += -tags=poison
 # A compiler that collects garbage less often takes less time, a third for the largest packages. The limit is for the linker.
 COMPILE := GOGC=400 GOMEMLIMIT=2500MiB go build
 LDFLAGS := -s -w -X $(MODULE)/internal/build.version=$(VERSION) -X $(MODULE)/internal/build.commit=$(COMMIT)
@@ -25,10 +25,12 @@ GOLANGCI_LINT  = go tool -modfile=hack/tools/golangci-lint/go.mod golangci-lint
 ##@ Everyday
 
 .PHONY: help
-help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} \
+help: # Those behind #+ are shown by `make help ALL=1`
+	@awk 'BEGIN {FS = ":.*#[#$(if $(ALL),+)] "} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*#[#$(if $(ALL),+)] / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo 'make help ALL=1 shows all targets, hack/measure what can be measured.'
 
 .PHONY: build
 build: ## Build the programs into bin/
@@ -40,7 +42,13 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 	ln -sf assay "$$(go env GOPATH)/bin/kubectl-assay"
 
 .PHONY: test
-test: test-unit test-race sim test-integration test-chart test-emulated-short test-node test-ui test-registry ## Run all tests: unit tests first, then those that need a control plane
+test: ## Run all tests, unit tests first, and print the time of each stage
+	@MAKE='$(MAKE)' hack/stages kubernetes test-unit test-race test-sim test-chart test-integration+test-node test-emulated-short test-ui test-registry
+
+.PHONY: kubernetes
+kubernetes: bin/cluster
+	@echo "== Kubernetes: compiling it, unless it is cached"
+	@bin/cluster build >/dev/null
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
@@ -62,7 +70,7 @@ EMULATED ?= 1.34
 SHORT ?=
 
 .PHONY: test-emulated
-test-emulated: bin/cluster ## Test chart, admission and scheduling on an API server that behaves as Kubernetes $(EMULATED) (SHORT=1: a few tests)
+test-emulated: bin/cluster #+ Test chart, admission and scheduling on an API server that behaves as Kubernetes $(EMULATED) (SHORT=1: a few tests)
 	@echo "== Kubernetes $(EMULATED)"
 	@$(HELM) template assay charts/assay --namespace=assay-system --kube-version=$(EMULATED).0 --include-crds --skip-tests --no-hooks >bin/emulated.yaml
 	@ASSAY_EMULATED_VERSION=$(EMULATED) bin/cluster run -- sh -ec '\
@@ -137,7 +145,7 @@ verify-release: ## Verify the files of a release (DIST=dist/v1.2.3 KEY=assay.pub
 	go run ./hack/release verify -key '$(KEY)' '$(DIST)'
 
 .PHONY: reproduce
-reproduce: ## Make the release twice, the second time without a build cache, and compare (VERSION=v1.2.3; QUICK=1 shares the cache)
+reproduce: #+ Make the release twice, the second time without a build cache, and compare (VERSION=v1.2.3; QUICK=1 shares the cache)
 	hack/reproduce '$(VERSION)'
 
 .PHONY: vulncheck
@@ -151,11 +159,11 @@ chart: ## Generate the chart's copies, schema, values.md and the kustomize base,
 	$(HELM) template assay charts/assay --namespace assay-system --skip-tests --no-hooks | go run ./charts/generate -base hack/kustomize/base
 
 .PHONY: chart-schemas
-chart-schemas: ## Extract the schemas that the chart is validated with from the sources of Kubernetes (downloads 120 MB)
+chart-schemas: #+ Extract the schemas that the chart is validated with from the sources of Kubernetes (downloads 120 MB)
 	go run -C hack/chart ./schemas/extract schemas
 
 .PHONY: test-chart
-test-chart: ## Test the images and the chart: its templates, schema and rendering (the first time compiles Helm: 2 minutes)
+test-chart: #+ Test the images and the chart: its templates, schema and rendering (the first time compiles Helm: 2 minutes)
 	@echo "== images and chart"
 	@go test -C hack/images ./...
 	@go test -C hack/chart ./...
@@ -167,7 +175,7 @@ test-node: ## Install the chart on a real node: kubelet and containerd in namesp
 	@go build -o bin/test-node ./test/node && bin/test-node
 
 .PHONY: test-autoscaler
-test-autoscaler: build ## Scale up real Karpenter for pods that require features, on nodes of kwok (the first time compiles both: 3 to 5 minutes)
+test-autoscaler: build #+ Scale up real Karpenter for pods that require features, on nodes of kwok (the first time compiles both: 3 to 5 minutes)
 	@echo "== autoscaler: compiling Karpenter and kwok, unless they are cached"
 	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/karpenter sigs.k8s.io/karpenter/kwok
 	@go build -C hack/autoscaler -ldflags='-s -w' -o $(CURDIR)/bin/kwok sigs.k8s.io/kwok/cmd/kwok
@@ -175,25 +183,25 @@ test-autoscaler: build ## Scale up real Karpenter for pods that require features
 	@go run ./test/autoscaler
 
 .PHONY: test-kueue
-test-kueue: build ## Admit a job that requires features, and place jobs by levels, with real Kueue (the first time compiles it: 3 to 6 minutes)
+test-kueue: build #+ Admit a job that requires features, and place jobs by levels, with real Kueue (the first time compiles it: 3 to 6 minutes)
 	@echo "== Kueue: compiling it, unless it is cached"
 	@go build -C hack/kueue -ldflags='-s -w' -o $(CURDIR)/bin/kueue sigs.k8s.io/kueue/cmd/kueue
 	@go run ./test/kueue
 
 .PHONY: compare-nfd
-compare-nfd: build ## Compare labels, groups and features with real Node Feature Discovery (the first time compiles it: 3 to 6 minutes; SEED=7 NODES=200)
+compare-nfd: build #+ Compare labels, groups and features with real Node Feature Discovery (the first time compiles it: 3 to 6 minutes; SEED=7 NODES=200)
 	@echo "== Node Feature Discovery: compiling it, unless it is cached"
 	@go build -C hack/nfd -ldflags='-s -w' -o $(CURDIR)/bin/ sigs.k8s.io/node-feature-discovery/cmd/nfd-master sigs.k8s.io/node-feature-discovery/cmd/nfd-worker
-	@go run ./test/nfd $(if $(SEED),-seed $(SEED)) $(GIVEN_NODES)
+	@go run ./test/nfd $(if $(SEED),-seed $(SEED)) $(if $(NODES),-nodes $(NODES))
 
 .PHONY: test-ui
-test-ui: ## Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
+test-ui: #+ Test the pages of assay ui in Chromium (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== browser"
 	@hack/debian-package browser 'chromium chromium-browser google-chrome' 'chromium fonts-dejavu-core'
 	@go test -C hack/browser -count=1 -timeout=20m ./...
 
 .PHONY: test-registry
-test-registry: ## Test compatibility artifacts in Debian's docker-registry (installed with apt-get where that is possible; skipped elsewhere)
+test-registry: #+ Test compatibility artifacts in Debian's docker-registry (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== registry"
 	@hack/debian-package registry docker-registry docker-registry
 	@go test ./internal/imagecompat/registry -run=TestDockerRegistry -count=1 -v
@@ -201,55 +209,31 @@ test-registry: ## Test compatibility artifacts in Debian's docker-registry (inst
 ##@ Now and then
 
 .PHONY: test-descheduler
-test-descheduler: bin/cluster ## Test that the descheduler moves pods off a node that lost a feature (the first time compiles it: minutes)
+test-descheduler: bin/cluster #+ Test that the descheduler moves pods off a node that lost a feature (the first time compiles it: minutes)
 	go build -C hack/descheduler -o $(CURDIR)/bin/descheduler sigs.k8s.io/descheduler/cmd/descheduler
 	ASSAY_DESCHEDULER=$(CURDIR)/bin/descheduler bin/cluster run -- go test ./test/scheduling -run=TestTheDescheduler -count=1 -v
 
-.PHONY: doctor-table
-doctor-table: bin/cluster ## Break an installation in one way after the other, and print the first line of each command that reads a cluster
-	ASSAY_WHOLE_TABLE=1 bin/cluster run -- go test ./test/script -run 'Test(Doctor|Absences)$$' -count=1 -v | grep '_test.go:\|--- \|^ok\|^FAIL'
-
 .PHONY: test-helm
-test-helm: bin/cluster ## Test what Helm 3 and 4 do with the chart: eight paths of installations, upgrades and take-overs each
+test-helm: bin/cluster #+ Test what Helm 3 and 4 do with the chart: eight paths of installations, upgrades and take-overs each
 	ASSAY_WHOLE_TABLE=1 bin/cluster run -- go test ./test/helm -count=1 -v
 
 .PHONY: test-numa-scheduler
-test-numa-scheduler: bin/cluster ## Test that the scheduler plug-in NodeResourceTopologyMatch reads what is published (the first time compiles it: minutes)
+test-numa-scheduler: bin/cluster #+ Test that the scheduler plug-in NodeResourceTopologyMatch reads what is published (the first time compiles it: minutes)
 	go test -C hack/fingerprint .
 	go build -C hack/numascheduler -o $(CURDIR)/bin/numascheduler .
 	ASSAY_NUMASCHEDULER=$(CURDIR)/bin/numascheduler bin/cluster run -- go test ./test/numa -count=1 -v
 
-JOIN_NODES ?= 500
-
-.PHONY: bench-join
-bench-join: bin/cluster ## Measure how long nodes that join are closed by the start-up taint (JOIN_NODES=500)
-	JOIN_NODES=$(JOIN_NODES) bin/cluster run -- go test ./test/scheduling -run=TestNoPodIsBound -count=1 -v
-
-PUBLISHERS ?= 1000
-
-.PHONY: bench-topology
-bench-topology: bin/cluster ## Measure what the publishers of NodeResourceTopologies cost a real API server (PUBLISHERS=1000)
-	PUBLISHERS=$(PUBLISHERS) bin/cluster run -- go test ./test/numa -run=TestManyPublishers -count=1 -timeout=0 -v
-
 SEEDS ?= 2000
 FIRST ?= 1
+
+# The injected defects are all found within 1,000 schedules.
+.PHONY: test-sim
+test-sim:
+	@hack/sim 1000 1
 
 .PHONY: sim
 sim: ## Simulate schedules of events and faults: SEEDS=100000 RUNS=1 for more, SEED=17 for the story of one (LOG=1 with logs, SHRINK=1 cut short)
 	$(if $(SEED),go test ./internal/sim -count=1 -timeout=0 -v -run=TestStory -sim.seed=$(SEED) $(if $(LOG),-sim.log) $(if $(SHRINK),-sim.shrink),@hack/sim $(SEEDS) $(FIRST))
-
-TRIES ?= 1000
-
-.PHONY: sim-mutations
-sim-mutations: ## Plant known defects one at a time, and count the schedules until the simulator finds each (minutes; TRIES=100 for at most so many)
-	@SEEDS=$(TRIES) hack/sim-mutations
-
-MUTATIONS ?= 2000
-
-.PHONY: lint-mutations
-lint-mutations: bin/cluster ## Compare assay lint with the programs and the API server on changed configurations and objects: MUTATIONS=2000
-	go test ./cmd/assay/check -count=1 -run=TestLintRejects -mutations=$(MUTATIONS)
-	ASSAY_MUTATIONS=$(MUTATIONS) bin/cluster run -- go test -count=1 -timeout=0 -run=TestMutatedObjectsGetOneVerdict -v ./cmd/assay-manager
 
 FOR ?= 1m
 
@@ -263,58 +247,30 @@ FROM ?= d355e5e
 
 .PHONY: test-rollback
 test-rollback: ## Upgrade from an older commit and roll back, twice, with real workers and a watch on every Node (FROM=d355e5e)
-	@NODES=$(if $(filter-out file,$(origin NODES)),$(NODES)) hack/rollback $(FROM)
+	@NODES=$(NODES) hack/rollback $(FROM)
 
 .PHONY: test-race
-test-race: ## Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
+test-race: #+ Run the tests of the pure packages under the race detector (needs a C compiler; skipped without)
 	@hack/race pure
 
 .PHONY: race
 race: bin/cluster ## Run all tests under the race detector (compiles client-go again: minutes)
 	@hack/race all
 
+.PHONY: race-long
+race-long: bin/cluster ## Run the packages with the most goroutines under the race detector, three times each, with two and with four processors
+	@hack/race long
+
 .PHONY: man
-man: ## Write the man pages of the command line into bin/man
+man: #+ Write the man pages of the command line into bin/man
 	go run ./cmd/assay docs man bin/man
 
-.PHONY: bench
-bench: ## Run the benchmarks
-	go test -run='^$$' -bench=. -benchmem $$(hack/packages unit)
-
-NODES ?= 1000
-
-.PHONY: bench-scale
-bench-scale: build ## Measure what a fleet costs a real control plane: NODES=1000 real publishers, controller, webhook, extender
-	go build -o bin/scale ./test/scale
-	bin/scale -nodes $(NODES) -save bin/scale-$(NODES).json $(SCALE_FLAGS)
-
-.PHONY: bench-baselines
-bench-baselines: build ## Plant seven deviants in a fleet of NODES=1000 real publishers, and measure how fast a NodeBaseline names them: NODES=5000
-	go build -o bin/scale ./test/scale
-	bin/scale -nodes $(NODES) -baselines -rules 10 -shared -save bin/baselines-$(NODES).json
-
-.PHONY: bench-fleets
-bench-fleets: build ## Measure all fleets of docs/scale.md, for an hour on a quiet machine with 20 GB: prints Markdown
-	go build -o bin/scale ./test/scale
-	bin/scale -nodes 1000 -both -idle 20s -save bin/scale-1000.json
-	bin/scale -nodes 5000 -shared -save bin/scale-5000.json
-	bin/scale -nodes 15000 -shared -shapes 200 -idle 90s -save bin/scale-15000.json
-	for nodes in 1000 5000 15000; do bin/scale -o markdown -from bin/scale-$$nodes.json; done
-
 FAULTS ?= 200
-
-# NODES of the command line; the default above is that of bench-scale.
-GIVEN_NODES = $(if $(filter-out file,$(origin NODES)),-nodes $(NODES))
 
 .PHONY: test-faults
 test-faults: build ## Disturb Assay on a real control plane: FAULTS=1000 NODES=200 SEED=7, then takeovers, rotations, an outage (SCENARIOS=none: without)
 	go build -o bin/faults ./test/faults
-	bin/faults -faults $(FAULTS) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(if $(SCENARIOS),-scenarios $(SCENARIOS)) $(FAULTS_FLAGS)
-
-.PHONY: soak
-soak: build ## Measure memory, goroutines and descriptors of the programs over HOURS=8 or MINUTES=20 of changes to NODES=1000 (STEADY=1: restart nothing)
-	go build -o bin/faults ./test/faults
-	bin/faults -soak $(if $(HOURS),$(HOURS)h,$(or $(MINUTES),20)m) $(GIVEN_NODES) $(if $(SEED),-seed $(SEED)) $(if $(STEADY),-steady) $(FAULTS_FLAGS)
+	bin/faults -faults $(FAULTS) $(if $(NODES),-nodes $(NODES)) $(if $(SEED),-seed $(SEED)) $(if $(SCENARIOS),-scenarios $(SCENARIOS)) $(FAULTS_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what the targets above left in the tree
