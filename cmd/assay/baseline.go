@@ -20,6 +20,9 @@ import (
 	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/definition"
 	judged "github.com/assay-project/assay/rules/baseline"
@@ -41,7 +44,7 @@ func newBaseline() *cobra.Command {
 const usualBaseline = "nodes"
 
 func newBaselineInit() *cobra.Command {
-	f := &worldFlags{}
+	f := &world.Options{}
 	selector := ""
 	cmd := &cobra.Command{
 		Use:   "init [NAME]",
@@ -59,16 +62,16 @@ Comments say in what more nodes differ, with the values and the nodes. To compar
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return f.initBaseline(cmd, name, selector)
+			return initBaseline(f, cmd, name, selector)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.register(cmd)
+	f.AddFlags(cmd)
 	cmd.Flags().StringVarP(&selector, "selector", "l", "", "label selector of the nodes, KEY=VALUE,KEY=VALUE; it is the nodeSelector of the baseline")
 	return cmd
 }
 
-func (f *worldFlags) initBaseline(cmd *cobra.Command, name, selector string) error {
+func initBaseline(f *world.Options, cmd *cobra.Command, name, selector string) error {
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 		return fmt.Errorf("invalid name %q: %s", name, wrong[0])
 	}
@@ -76,25 +79,25 @@ func (f *worldFlags) initBaseline(cmd *cobra.Command, name, selector string) err
 	if err != nil {
 		return err
 	}
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true, selector: selector})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Devices: true, Selector: selector})
 	if err != nil {
 		return err
 	}
-	if _, err := w.chosen(""); err != nil {
+	if _, err := w.Chosen(""); err != nil {
 		return err
 	}
-	p := baseline.Propose(name, wanted, w.fleet.BaselineNodes(false), w.opt.Mask.Hides)
+	p := baseline.Propose(name, wanted, w.Fleet.BaselineNodes(false), w.Limits.Mask.Hides)
 	for _, text := range p.Notes() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note:", text)
 	}
 	switch {
 	case p.Nodes == 0:
-		return foundError{errors.New("the features of no node are known; is the worker running?")}
+		return cli.Found(errors.New("the features of no node are known; is the worker running?"))
 	case len(p.Checks) == 0:
 		for i := range p.Left {
-			fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable(p.Left[i].String()))
+			fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(p.Left[i].String()))
 		}
-		return foundError{errors.New("the nodes have nothing in common that a baseline would require; select one kind of nodes with -l")}
+		return cli.Found(errors.New("the nodes have nothing in common that a baseline would require; select one kind of nodes with -l"))
 	}
 	_, err = io.WriteString(cmd.OutOrStdout(), p.YAML())
 	return err
@@ -123,7 +126,7 @@ var baselineFormats = []string{"text", "json", "yaml", "junit", "markdown"}
 const baselineResults = `The rules of the result are those of the controller; see docs/baselines.md. A node whose features are unknown never deviates.`
 
 func newBaselineCheck() *cobra.Command {
-	f := &worldFlags{}
+	f := &world.Options{}
 	output, noHeaders := "", false
 	var files []string
 	cmd := &cobra.Command{
@@ -142,18 +145,18 @@ Exit codes: 0 all nodes conform; 1 nodes deviate, have no majority or are unknow
 			if len(files) == 0 {
 				return errors.New("no input: pass a file of NodeBaselines with -f FILE")
 			}
-			return f.checkBaselines(cmd, files, output, noHeaders)
+			return checkBaselines(f, cmd, files, output, noHeaders)
 		},
-		ValidArgsFunction: completeYAML,
+		ValidArgsFunction: cli.CompleteYAML,
 	}
-	f.register(cmd)
-	filesFlag(cmd, &files, "files or directories of NodeBaselines; - for standard input")
-	headersFlag(cmd, &noHeaders)
-	outputFlag(cmd, &output, baselineFormats...)
+	f.AddFlags(cmd)
+	cli.FilesFlag(cmd, &files, "files or directories of NodeBaselines; - for standard input")
+	printer.HeadersFlag(cmd, &noHeaders)
+	printer.OutputFlag(cmd, &output, baselineFormats...)
 	return cmd
 }
 
-func (f *worldFlags) checkBaselines(cmd *cobra.Command, files []string, output string, noHeaders bool) error {
+func checkBaselines(f *world.Options, cmd *cobra.Command, files []string, output string, noHeaders bool) error {
 	paths, err := input.Paths(files)
 	if err != nil {
 		return err
@@ -169,32 +172,32 @@ func (f *worldFlags) checkBaselines(cmd *cobra.Command, files []string, output s
 			}
 		}
 	}
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: readDevices(list)})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Devices: readDevices(list)})
 	if err != nil {
 		return err
 	}
-	if failed := w.printProblems(cmd, manifests); failed {
-		return errFound
+	if failed := printInvalid(w, cmd, manifests); failed {
+		return cli.ErrFound
 	}
 	if len(list) == 0 {
 		return fmt.Errorf("%s: no NodeBaselines found", strings.Join(files, ", "))
 	}
-	reports := w.judge(cmd.ErrOrStderr(), list)
+	reports := judge(w, cmd.ErrOrStderr(), list)
 	if err := printReports(cmd.OutOrStdout(), reports, output, noHeaders); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(reports, func(r *baseline.Report) bool { return !r.Conforms() }) {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
 
-// printProblems prints the errors and warnings in files of baselines as lint does, and reports whether there are errors.
-func (w *world) printProblems(cmd *cobra.Command, files []*manifest.File) (failed bool) {
-	checker := check.New(w.reviewed(), files...)
+// printInvalid prints the errors and warnings in files of baselines as lint does, and reports whether there are errors.
+func printInvalid(w *world.World, cmd *cobra.Command, files []*manifest.File) (failed bool) {
+	checker := check.New(reviewed(w), files...)
 	for _, file := range files {
 		for _, finding := range checker.File(file) {
-			printFinding(cmd.ErrOrStderr(), styleOf(cmd.ErrOrStderr()), file, finding, finding.Severity == manifest.Error)
+			printer.Finding(cmd.ErrOrStderr(), printer.StyleOf(cmd.ErrOrStderr()), file, finding, finding.Severity == manifest.Error)
 			failed = failed || finding.Severity == manifest.Error
 		}
 	}
@@ -202,8 +205,8 @@ func (w *world) printProblems(cmd *cobra.Command, files []*manifest.File) (faile
 }
 
 // reviewed returns the knowledge with which the controller reviews baselines.
-func (w *world) reviewed() review.Known {
-	known := review.Known{Rules: w.opt}
+func reviewed(w *world.World) review.Known {
+	known := review.Known{Rules: w.Limits}
 	known.Rules.DefaultScope = "" // scopes only apply to rules
 	return known
 }
@@ -217,20 +220,20 @@ func readDevices(list []assayv1alpha1.NodeBaseline) bool {
 }
 
 // judge compares the nodes with baselines. It prints which of them the controller does not accept.
-func (w *world) judge(notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baseline.Report) {
+func judge(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baseline.Report) {
 	for i := range list {
-		if found := w.compiled(notes, &list[i]); found != nil {
-			out = append(out, baseline.New(list[i].Name, w.fleet.Baseline(found)))
+		if found := compiled(w, notes, &list[i]); found != nil {
+			out = append(out, baseline.New(list[i].Name, w.Fleet.Baseline(found)))
 		}
 	}
 	return out
 }
 
 // compiled compiles a baseline. If the controller does not accept it, it prints why and returns nil.
-func (w *world) compiled(notes io.Writer, b *assayv1alpha1.NodeBaseline) *judged.Baseline {
-	found := review.Review(b, w.reviewed())
+func compiled(w *world.World, notes io.Writer, b *assayv1alpha1.NodeBaseline) *judged.Baseline {
+	found := review.Review(b, reviewed(w))
 	for _, e := range found.Errors {
-		fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printable(b.Name), printable(e.Error()))
+		fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printer.Printable(b.Name), printer.Printable(e.Error()))
 	}
 	return found.Baseline
 }
@@ -244,7 +247,7 @@ func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders 
 		return baseline.Markdown(w, all)
 	case "text":
 	default:
-		return printObject(w, output, all)
+		return printer.Object(w, output, all)
 	}
 	if err := printRows(w, baseline.Summary(all), noHeaders); err != nil {
 		return err
@@ -259,18 +262,18 @@ func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders 
 
 // printRows prints a table.
 func printRows(w io.Writer, rows [][]string, noHeaders bool) error {
-	out := &table{}
+	out := &printer.Table{}
 	for _, row := range rows {
-		out.add(row...)
+		out.Add(row...)
 	}
-	return out.list(w, noHeaders)
+	return out.List(w, noHeaders)
 }
 
 // forConformance is the value of --for.
 const forConformance = "ai-conformance"
 
 func newBaselineReport() *cobra.Command {
-	f := &worldFlags{}
+	f := &world.Options{}
 	output, target, noHeaders := "", "", false
 	cmd := &cobra.Command{
 		Use:   "report [NAME…]",
@@ -290,7 +293,7 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 			if target != "" && target != forConformance {
 				return fmt.Errorf("invalid --for %q: use %s", target, forConformance)
 			}
-			w, list, err := f.loadBaselines(cmd, args, target != "")
+			w, list, err := loadBaselines(f, cmd, args, target != "")
 			if err != nil {
 				return err
 			}
@@ -298,9 +301,9 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 				if !cmd.Flags().Changed("output") {
 					output = "markdown"
 				}
-				return w.conformance(cmd, list, output)
+				return conformance(w, cmd, list, output)
 			}
-			reports := w.judge(cmd.ErrOrStderr(), list)
+			reports := judge(w, cmd.ErrOrStderr(), list)
 			if len(reports) == 0 && output == "text" {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note: no NodeBaselines found; assay baseline init writes one")
 			}
@@ -308,18 +311,18 @@ only if a NodeBaseline that checks versions of drivers or container runtimes sel
 		},
 		ValidArgsFunction: completeBaselines(f),
 	}
-	f.register(cmd)
+	f.AddFlags(cmd)
 	cmd.Flags().StringVar(&target, "for", "", "purpose of the report: "+forConformance)
-	headersFlag(cmd, &noHeaders)
-	outputFlag(cmd, &output, baselineFormats...)
+	printer.HeadersFlag(cmd, &noHeaders)
+	printer.OutputFlag(cmd, &output, baselineFormats...)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{forConformance}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // completeBaselines completes names of NodeBaselines of the cluster.
-func completeBaselines(f *worldFlags) cobra.CompletionFunc {
+func completeBaselines(f *world.Options) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return fromCluster(&f.Flags, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
+		return cli.FromCluster(&f.Flags, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
 			list, err := c.Baselines(ctx)
 			for i := range list {
 				if !slices.Contains(args, list[i].Name) {
@@ -335,7 +338,7 @@ func completeBaselines(f *worldFlags) cobra.CompletionFunc {
 var levelsFormats = []string{"text", "dot", "json", "yaml"}
 
 func newBaselineLevels() *cobra.Command {
-	f := &worldFlags{}
+	f := &world.Options{}
 	output, noHeaders := "", false
 	cmd := &cobra.Command{
 		Use:   "levels [NAME…]",
@@ -345,32 +348,32 @@ the domains with their numbers of nodes. Nodes that deviate are in no domain.`,
 		Example: `  assay baseline levels fabric
   assay baseline levels fabric -o dot | dot -Tsvg > fabric.svg`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w, list, err := f.loadBaselines(cmd, args, false)
+			w, list, err := loadBaselines(f, cmd, args, false)
 			if err != nil {
 				return err
 			}
-			return w.printLevels(cmd, list, len(args) > 0, output, noHeaders)
+			return printLevels(w, cmd, list, len(args) > 0, output, noHeaders)
 		},
 		ValidArgsFunction: completeBaselines(f),
 	}
-	f.register(cmd)
-	headersFlag(cmd, &noHeaders)
-	outputFlag(cmd, &output, levelsFormats...)
+	f.AddFlags(cmd)
+	printer.HeadersFlag(cmd, &noHeaders)
+	printer.OutputFlag(cmd, &output, levelsFormats...)
 	return cmd
 }
 
 // printLevels prints the trees of baselines. If baselines are named, each must have levels.
-func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, named bool, output string, noHeaders bool) error {
+func printLevels(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, named bool, output string, noHeaders bool) error {
 	if i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return len(b.Spec.Levels) == 0 }); named && i >= 0 {
-		return foundError{fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printable(list[i].Name))}
+		return cli.Found(fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printer.Printable(list[i].Name)))
 	}
-	trees := w.trees(cmd.ErrOrStderr(), list)
+	trees := treesOf(w, cmd.ErrOrStderr(), list)
 	switch output {
 	case "text":
 	case "dot":
 		return baseline.Dot(cmd.OutOrStdout(), trees)
 	default:
-		return printObject(cmd.OutOrStdout(), output, trees)
+		return printer.Object(cmd.OutOrStdout(), output, trees)
 	}
 	if len(trees) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: no NodeBaselines with levels found")
@@ -379,7 +382,7 @@ func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaselin
 		if i > 0 {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), printable(t.Title()))
+		fmt.Fprintln(cmd.OutOrStdout(), printer.Printable(t.Title()))
 		for _, rows := range [][][]string{t.Deviants(), t.Rows()} {
 			if len(rows) < 2 {
 				continue
@@ -393,15 +396,15 @@ func (w *world) printLevels(cmd *cobra.Command, list []assayv1alpha1.NodeBaselin
 	return nil
 }
 
-// trees returns the trees of the baselines that have levels. It prints which of them the controller does not accept.
-func (w *world) trees(notes io.Writer, list []assayv1alpha1.NodeBaseline) []*baseline.Tree {
+// treesOf returns the trees of the baselines that have levels. It prints which of them the controller does not accept.
+func treesOf(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) []*baseline.Tree {
 	out := []*baseline.Tree{}
 	for i := range list {
 		if len(list[i].Spec.Levels) == 0 {
 			continue
 		}
-		if found := w.compiled(notes, &list[i]); found != nil {
-			out = append(out, baseline.NewTree(list[i].Name, found, w.fleet.Baseline(found)))
+		if found := compiled(w, notes, &list[i]); found != nil {
+			out = append(out, baseline.NewTree(list[i].Name, found, w.Fleet.Baseline(found)))
 		}
 	}
 	return out
@@ -411,34 +414,34 @@ func (w *world) trees(notes io.Writer, list []assayv1alpha1.NodeBaseline) []*bas
 var baselineKinds = []string{"nodebaseline", "nodebaselines", "nbase"}
 
 // loadBaselines reads the world with the named baselines, or all, sorted by name.
-func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices bool) (*world, []assayv1alpha1.NodeBaseline, error) {
+func loadBaselines(f *world.Options, cmd *cobra.Command, names []string, devices bool) (*world.World, []assayv1alpha1.NodeBaseline, error) {
 	var list []assayv1alpha1.NodeBaseline
-	if len(f.from) == 0 {
+	if len(f.From) == 0 {
 		c, err := f.Connect()
 		if err != nil {
 			return nil, nil, err
 		}
-		readDefinition(cmd.Context(), c, definition.Baselines, f.notes())
+		world.ReadDefinition(cmd.Context(), c, definition.Baselines, f.Notes())
 		if list, err = c.Baselines(cmd.Context()); err != nil {
 			return nil, nil, err
 		}
 	}
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: devices || readDevices(list)})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Devices: devices || readDevices(list)})
 	if err != nil {
 		return nil, nil, err
 	}
-	list = append(list, w.baselines...)
+	list = append(list, w.Baselines...)
 	slices.SortFunc(list, func(a, b assayv1alpha1.NodeBaseline) int { return cmp.Compare(a.Name, b.Name) })
 	if len(names) == 0 {
 		return w, list, nil
 	}
 	var chosen []assayv1alpha1.NodeBaseline
 	for _, arg := range names {
-		name, err := objectName(arg, baselineKinds...)
+		name, err := cli.ObjectName(arg, baselineKinds...)
 		if err != nil {
 			return nil, nil, err
 		}
-		b, err := baselineNamed(list, name)
+		b, err := world.BaselineNamed(list, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -447,31 +450,19 @@ func (f *worldFlags) loadBaselines(cmd *cobra.Command, names []string, devices b
 	return w, chosen, nil
 }
 
-// baselineNamed returns the NodeBaseline of a list with a name. The error suggests a similar one.
-func baselineNamed(list []assayv1alpha1.NodeBaseline, name string) (*assayv1alpha1.NodeBaseline, error) {
-	known := make([]string, len(list))
-	for i := range list {
-		if list[i].Name == name {
-			return &list[i], nil
-		}
-		known[i] = list[i].Name
-	}
-	return nil, notFound(assayv1alpha1.NodeBaselineResource.GroupResource(), name, didYouMean(name, known))
-}
-
 // conformance prints the report for AI conformance.
-func (w *world) conformance(cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, output string) error {
+func conformance(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, output string) error {
 	if output != "markdown" && output != "yaml" {
 		return fmt.Errorf("--for %s prints markdown, or with -o yaml the entry for PRODUCT.yaml", forConformance)
 	}
 	list = slices.DeleteFunc(list, func(b assayv1alpha1.NodeBaseline) bool {
 		b.Spec.MatchFeatures = nil // what selects nodes is not checked
-		found := review.Review(&b, w.reviewed()).Baseline
+		found := review.Review(&b, reviewed(w)).Baseline
 		return found != nil && !baseline.Verifies(found.Reads())
 	})
-	reports := w.judge(cmd.ErrOrStderr(), list)
-	e := &baseline.Evidence{Assay: build.Version(), Cluster: "unknown: the nodes are those of files", Time: time.Now(), Nodes: w.fleet.BaselineNodes(false), Reports: reports}
-	if c, ok := w.kept.(*cluster.Client); ok {
+	reports := judge(w, cmd.ErrOrStderr(), list)
+	e := &baseline.Evidence{Assay: build.Version(), Cluster: "unknown: the nodes are those of files", Time: time.Now(), Nodes: w.Fleet.BaselineNodes(false), Reports: reports}
+	if c, ok := w.Kept.(*cluster.Client); ok {
 		var err error
 		if e.Cluster, err = c.Version(cmd.Context()); err != nil {
 			return err

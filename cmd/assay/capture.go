@@ -12,19 +12,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 )
 
 type captureFlags struct {
-	worldFlags
+	world.Options
 	local  bool
 	name   string
 	keep   []string
 	output string
 
-	machine machineFlags
+	machine machine.Flags
 }
 
 func newCapture() *cobra.Command {
@@ -47,13 +51,13 @@ tags, and passwords in URLs and arguments.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
+	f.AddFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteNames(&f.Flags, "nodes")
 	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
-	f.machine.register(cmd.Flags())
+	f.machine.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&f.name, "name", "node-1", "name of the node to write to the file")
 	cmd.Flags().StringSliceVar(&f.keep, "keep", nil, "names of elements to keep unchanged")
-	outputFlag(cmd, &f.output, "yaml", "json", "archive")
+	printer.OutputFlag(cmd, &f.output, "yaml", "json", "archive")
 	return cmd
 }
 
@@ -66,24 +70,24 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 	var asked map[string]string
 	switch {
 	case f.local && len(args) == 0:
-		name, report, err := f.machine.read(cmd, "")
+		name, report, err := f.machine.Read(cmd, "")
 		if err != nil {
 			return err
 		}
 		node, features, asked = name, &report.Features, report.Labels
 	case len(args) == 1 && !f.local:
 		var err error
-		if node, err = objectName(args[0], nodeKinds...); err != nil {
+		if node, err = cli.ObjectName(args[0], cli.NodeKinds...); err != nil {
 			return err
 		}
-		w, err := f.load(cmd.Context(), want{node: node, nodes: true, features: true, devices: true})
+		w, err := f.Load(cmd.Context(), world.Want{Node: node, Nodes: true, Features: true, Devices: true})
 		if err != nil {
 			return err
 		}
-		if w.fleet.Published(node) == nil {
+		if w.Fleet.Published(node) == nil {
 			return fmt.Errorf("no features of a node %s are published", node)
 		}
-		in := w.fleet.Merged(node)
+		in := w.Fleet.Merged(node)
 		features, asked = in.Facts.Features(), in.Labels
 	default:
 		return errors.New("no node given: use assay capture NODE, or assay capture --local for this machine")
@@ -97,7 +101,7 @@ func (f *captureFlags) run(cmd *cobra.Command, args []string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: f.name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: f.name}},
 		Spec:       nfdv1alpha1.NodeFeatureSpec{Features: c.features(features), Labels: c.values(asked)},
 	}
-	if err := printObject(cmd.OutOrStdout(), f.output, object); err != nil {
+	if err := printer.Object(cmd.OutOrStdout(), f.output, object); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "note: %s replaced; look through the file before you publish it\n", clip.Count(c.replaced, "value"))
@@ -114,7 +118,7 @@ func (f *captureFlags) archive(cmd *cobra.Command, args []string) error {
 	}
 	var incomplete error
 	archive, err := host.Record(cmd.Context(), host.Real(host.Paths{}), func(ctx context.Context, h host.Host) {
-		_, incomplete = f.machine.discover(ctx, h, cmd.ErrOrStderr(), cmd.ErrOrStderr())
+		_, incomplete = f.machine.Discover(ctx, h, cmd.ErrOrStderr(), cmd.ErrOrStderr())
 	})
 	if incomplete != nil {
 		return incomplete

@@ -13,6 +13,10 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/imagespec"
@@ -30,7 +34,7 @@ func newCompat() *cobra.Command {
 
 type validateNodeFlags struct {
 	registry      registryFlags
-	settings      settingFlags
+	settings      world.SettingFlags
 	image         string
 	tags          []string
 	platform      string
@@ -59,7 +63,7 @@ not be read, or the artifact is invalid.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.registry.register(cmd.Flags())
-	f.settings.register(cmd.Flags())
+	f.settings.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&f.image, "image", "", "image to check")
 	cmd.Flags().StringSliceVar(&f.tags, "tags", nil, "consider only sets with one of these tags")
 	platformFlag(cmd.Flags(), &f.platform, "that of this machine by default")
@@ -113,7 +117,7 @@ func (f *validateNodeFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
+	s, err := f.settings.Over(cmd.ErrOrStderr(), world.UnknownInstallation())
 	if err != nil {
 		return err
 	}
@@ -122,9 +126,9 @@ func (f *validateNodeFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer cancel()
-	wait := newProgress(cmd)
-	defer wait.end()
-	wait.step("Reading %s from %s…", f.image, c.Host())
+	wait := printer.NewProgress(cmd)
+	defer wait.End()
+	wait.Step("Reading %s from %s…", f.image, c.Host())
 	known := imageKnown()
 	known.Rules = s.Rules()
 	reader, err := newArtifactReader(ctx, c, known)
@@ -141,19 +145,19 @@ func (f *validateNodeFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	wait.step("Reading the features of this machine…")
-	name, found, err := (&machineFlags{}).read(cmd, "")
+	wait.Step("Reading the features of this machine…")
+	name, found, err := (&machine.Flags{}).Read(cmd, "")
 	if err != nil {
 		return err
 	}
-	in := localInput(s.Gather(cluster.DefaultNamespace), name, found)
+	in := machine.Input(s.Gather(cluster.DefaultNamespace), name, found)
 	verdict := imagespec.Check(sets, []*rules.Input{&in})[0]
-	wait.end()
+	wait.End()
 	if err := f.print(cmd.OutOrStdout(), a, sets, in, &verdict); err != nil {
 		return err
 	}
 	if !verdict.Fits() && !f.exitZero {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
@@ -184,27 +188,27 @@ func (f *validateNodeFlags) print(w io.Writer, a *compatibility, sets []*imagesp
 		out[i] = nfdSetOf(s, in)
 	}
 	if f.json {
-		return printObject(w, "json", out)
+		return printer.Object(w, "json", out)
 	}
 	if a == nil {
-		fmt.Fprintf(w, "%s has no compatibility artifact: it fits every node.\n", printable(f.image))
+		fmt.Fprintf(w, "%s has no compatibility artifact: it fits every node.\n", printer.Printable(f.image))
 		return nil
 	}
-	st := styleOf(w)
-	fmt.Fprintf(w, "%s: %s\n", printable(f.image), printable(a.text()))
+	st := printer.StyleOf(w)
+	fmt.Fprintf(w, "%s: %s\n", printer.Printable(f.image), printer.Printable(a.text()))
 	for i, s := range sets {
-		result := st.bad("not met")
+		result := st.Bad("not met")
 		if slices.Contains(v.Met, s) {
-			result = st.good("met")
+			result = st.Good("met")
 		}
-		fmt.Fprintf(w, "\n%s: %s\n", printable(s.Title()), result)
+		fmt.Fprintf(w, "\n%s: %s\n", printer.Printable(s.Title()), result)
 		for _, r := range out[i].Rules {
 			r.print(w)
 		}
 	}
-	result := st.good("The image fits this machine")
+	result := st.Good("The image fits this machine")
 	if !v.Fits() {
-		result = st.bad("The image does not fit this machine")
+		result = st.Bad("The image does not fit this machine")
 	}
 	fmt.Fprintf(w, "\n%s: %s.\n", result, imagespec.Meaning)
 	return nil
@@ -252,20 +256,20 @@ func (r *nfdRule) print(w io.Writer) {
 		}
 		return "FAIL"
 	}
-	fmt.Fprintf(w, "  rule %q: %s\n", printable(r.Name), word(r.IsMatch))
-	t := &table{}
-	t.add("FEATURE", "EXPRESSION", "MATCHER", "RESULT")
+	fmt.Fprintf(w, "  rule %q: %s\n", printer.Printable(r.Name), word(r.IsMatch))
+	t := &printer.Table{}
+	t.Add("FEATURE", "EXPRESSION", "MATCHER", "RESULT")
 	add := func(list []nfdExpression, suffix string) {
 		for _, e := range list {
 			expression := strings.TrimSpace(e.Name + " " + string(e.Expression.Op) + " " + strings.Join(e.Expression.Value, ", "))
-			t.add(e.Feature, expression, e.MatcherType+suffix, word(e.IsMatch))
+			t.Add(e.Feature, expression, e.MatcherType+suffix, word(e.IsMatch))
 		}
 	}
 	add(r.MatchedExpressions, "")
 	for i, alternative := range r.MatchedAny {
 		add(alternative.MatchedExpressions, fmt.Sprintf(" of alternative %d", i+1))
 	}
-	if len(t.rows) > 1 {
-		t.print(w, "    ")
+	if len(t.Rows) > 1 {
+		t.Print(w, "    ")
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/settings"
 )
@@ -88,15 +89,15 @@ func TestDevicesOfNodesThatAreReadOneAfterAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(settings.Default(), "assay-system")
+	w := world.New(settings.Default(), "assay-system")
 	for _, node := range []string{"a", "b"} {
-		if err := w.readCluster(t.Context(), c, want{node: node, devices: true}, io.Discard); err != nil {
+		if err := w.ReadCluster(t.Context(), c, world.Want{Node: node, Devices: true}, io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.settle(io.Discard)
+	w.Settle(io.Discard)
 	for _, node := range []string{"a", "b"} {
-		if f := w.fleet.Input(node).Facts.Feature("dra.device"); f == nil || f.Instances.Len() != 1 {
+		if f := w.Fleet.Input(node).Facts.Feature("dra.device"); f == nil || f.Instances.Len() != 1 {
 			t.Errorf("the devices of node %s are unknown", node)
 		}
 	}
@@ -132,11 +133,11 @@ func TestAPoolOverTheLimitIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(settings.Default(), "assay-system")
-	if err := w.readCluster(t.Context(), c, want{nodes: true, devices: true}, io.Discard); err != nil {
+	w := world.New(settings.Default(), "assay-system")
+	if err := w.ReadCluster(t.Context(), c, world.Want{Nodes: true, Devices: true}, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	w.settle(io.Discard)
+	w.Settle(io.Discard)
 	found := devicesOver("nodes", w, []string{"a"})
 	if len(found) != 1 || found[0].Level != doctor.Warning || !strings.Contains(found[0].Message, "a: "+over) {
 		t.Errorf("findings of doctor %v", found)

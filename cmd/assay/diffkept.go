@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/record"
@@ -16,28 +18,28 @@ import (
 
 // keptDiff compares what two programs mean for keys that the controller keeps on Nodes although no rule gives them now.
 type keptDiff struct {
-	world         *world
+	world         *world.World
 	settings      desired.Settings
 	before, after *desired.Active
 	records       map[string]*record.Record // by instance; nil: cannot be read
 }
 
-func newKeptDiff(w *world, before, after *rules.Program) *keptDiff {
-	return &keptDiff{w, w.desired(), desired.NewActive(0, before, ""), desired.NewActive(0, after, ""), map[string]*record.Record{}}
+func newKeptDiff(w *world.World, before, after *rules.Program) *keptDiff {
+	return &keptDiff{w, w.Desired(), desired.NewActive(0, before, ""), desired.NewActive(0, after, ""), map[string]*record.Record{}}
 }
 
 // read reads the records of provenance of all instances that have written keys. Without its record nothing is known of what an
 // instance keeps.
 func (d *keptDiff) read(cmd *cobra.Command) {
-	for _, node := range d.world.nodes {
+	for _, node := range d.world.Nodes {
 		for _, k := range d.settings.Recorded(node) {
 			if _, done := d.records[k.Instance]; done {
 				continue
 			}
-			r, _, err := d.world.provenance(cmd.Context(), k.Instance)
+			r, _, err := d.world.Provenance(cmd.Context(), k.Instance)
 			d.records[k.Instance] = r
 			if err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "note: which rules gave the keys that nodes keep is unknown: %s\n", printable(err.Error()))
+				fmt.Fprintf(cmd.ErrOrStderr(), "note: which rules gave the keys that nodes keep is unknown: %s\n", printer.Printable(err.Error()))
 			}
 		}
 	}
@@ -72,5 +74,5 @@ func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints
 // cause returns why the controller would remove a key that no rule gives, if the rules were these.
 func (d *keptDiff) cause(k desired.Recorded, o *rules.Outcome, now *desired.Active) record.Cause {
 	past := d.records[k.Instance]
-	return d.world.origins(o, nil, d.before, now, past).Removal(k.Kind, k.Key)
+	return d.world.Origins(o, nil, d.before, now, past).Removal(k.Kind, k.Key)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 )
 
 // newDocs returns the hidden command that writes the reference of the command line.
@@ -106,7 +107,7 @@ func writeMarkdown(w io.Writer, root *cobra.Command) {
 
 func controllerFlags() *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&settingFlags{}).register(set)
+	(&world.SettingFlags{}).AddFlags(set)
 	return set
 }
 

@@ -10,6 +10,9 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 )
 
 func newDoctor() *cobra.Command {
@@ -50,9 +53,9 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 			if err != nil {
 				return err
 			}
-			nodes := &nodeCheck{flags: worldFlags{Flags: *f}, all: all}
+			nodes := &nodeCheck{flags: world.Options{Flags: *f}, all: all}
 			if watch {
-				return repeated(cmd, true, func() error {
+				return cli.Repeated(cmd, true, func() error {
 					found, err := doctor.Examine(cmd.Context(), c, f.AssayNamespace, nodes.examine)
 					if err != nil {
 						return err
@@ -72,9 +75,9 @@ Exit codes: 0 no problems; 1 errors or warnings were found; 2 the cluster could 
 	f.Register(cmd.Flags())
 	cmd.Flags().BoolVar(&all, "all", false, fmt.Sprintf("compare all Nodes with an evaluation of their rules, not a random sample of %d", sampledNodes))
 	cmd.Flags().DurationVar(&wait, "wait", 0, "repeat the checks until they find no problem, for at most this long")
-	watchFlag(cmd, &watch, "all findings")
+	cli.WatchFlag(cmd, &watch, "all findings")
 	cmd.MarkFlagsMutuallyExclusive("watch", "wait")
-	outputFlag(cmd, &output, "text", "json", "yaml")
+	printer.OutputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -98,7 +101,7 @@ func examineUntil(cmd *cobra.Command, wait time.Duration, examine func() ([]doct
 			text = found[0].Message
 		}
 		if text != shown {
-			fmt.Fprintln(cmd.ErrOrStderr(), "waiting:", printable(text))
+			fmt.Fprintln(cmd.ErrOrStderr(), "waiting:", printer.Printable(text))
 			shown = text
 		}
 		select {
@@ -121,32 +124,32 @@ func printExamination(w io.Writer, format string, list []doctor.Finding) error {
 		all.Healthy = all.Healthy && f.Level == doctor.OK
 	}
 	if format != "text" {
-		if err := printObject(w, format, all); err != nil {
+		if err := printer.Object(w, format, all); err != nil {
 			return err
 		}
 	} else {
 		printCheckup(w, list)
 	}
 	if !all.Healthy {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
 
 // printCheckup prints one line per finding, followed by the fix.
 func printCheckup(w io.Writer, list []doctor.Finding) {
-	s := styleOf(w)
+	s := printer.StyleOf(w)
 	for _, f := range list {
-		mark := s.good("ok  ")
+		mark := s.Good("ok  ")
 		switch f.Level {
 		case doctor.Warning:
-			mark = s.warn("WARN")
+			mark = s.Warn("WARN")
 		case doctor.Error:
-			mark = s.bad("BAD ")
+			mark = s.Bad("BAD ")
 		}
-		fmt.Fprintln(w, mark, printable(strings.ReplaceAll(f.Message, "\n", " ")))
+		fmt.Fprintln(w, mark, printer.Printable(strings.ReplaceAll(f.Message, "\n", " ")))
 		if f.Fix != "" {
-			fmt.Fprintln(w, "     ", printable(f.Fix))
+			fmt.Fprintln(w, "     ", printer.Printable(f.Fix))
 		}
 	}
 }

@@ -13,9 +13,11 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -32,14 +34,15 @@ const (
 
 // nodeCheck compares Nodes with an evaluation of their rules.
 type nodeCheck struct {
-	flags worldFlags
+	flags world.Options
 	all   bool
 }
 
 // difference is a key of a Node that is not what rules give.
 type difference struct {
-	given
 	node string
+	kind keys.Kind
+	key  string
 	// has is what the Node has, wanted what rules give, for people.
 	has, wanted string
 }
@@ -53,7 +56,7 @@ func (d *difference) same(o *difference) bool { return *d == *o }
 // examine implements doctor.Check.
 func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Finding, error) {
 	const check = "nodes"
-	n.flags.notes = func() io.Writer { return io.Discard } // other checks report what is left out
+	n.flags.Notes = func() io.Writer { return io.Discard } // other checks report what is left out
 	names, err := c.Names(ctx, "nodes")
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 		if look > 0 {
 			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
 		}
-		if left = w.unexplained(ctx, program, found); len(left) == 0 || look == looks-1 {
+		if left = unexplained(ctx, w, program, found); len(left) == 0 || look == looks-1 {
 			break
 		}
 		names = nil
@@ -108,13 +111,13 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]doctor.Fi
 }
 
 // devicesOver returns a finding about the nodes with more devices of DRA drivers than rules read.
-func devicesOver(check string, w *world, names []string) []doctor.Finding {
+func devicesOver(check string, w *world.World, names []string) []doctor.Finding {
 	var list []string
 	for _, name := range names {
-		if w.nodes[name] == nil {
+		if w.Nodes[name] == nil {
 			continue
 		}
-		if over := w.fleet.Input(name).Facts.DevicesOver(); over != "" {
+		if over := w.Fleet.Input(name).Facts.DevicesOver(); over != "" {
 			list = append(list, name+": "+over)
 		}
 	}
@@ -172,44 +175,44 @@ func describeDifferences(check string, list []*difference) (out []doctor.Finding
 }
 
 // differences compares Nodes with an evaluation of what the cluster has now. The program is nil if no controller runs.
-func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []string) (*world, *rules.Program, []*difference, error) {
-	scope := want{rules: true}
+func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []string) (*world.World, *rules.Program, []*difference, error) {
+	scope := world.Want{Rules: true}
 	if n.all {
-		scope = want{nodes: true, features: true, rules: true}
+		scope = world.Want{Nodes: true, Features: true, Rules: true}
 	}
-	w, err := n.flags.load(ctx, scope)
+	w, err := n.flags.Load(ctx, scope)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if leader, err := c.Leader(ctx, w.own, w.settings.Instance); err != nil || !leader.Alive {
+	if leader, err := c.Leader(ctx, w.Own, w.Settings.Instance); err != nil || !leader.Alive {
 		return w, nil, nil, err
 	}
 	if !n.all {
 		for _, name := range names {
-			if err := w.readCluster(ctx, c, want{node: name, nodes: true, features: true}, io.Discard); err != nil && w.nodes[name] != nil {
+			if err := w.ReadCluster(ctx, c, world.Want{Node: name, Nodes: true, Features: true}, io.Discard); err != nil && w.Nodes[name] != nil {
 				return nil, nil, nil, err
 			}
 		}
-		w.settle(io.Discard)
+		w.Settle(io.Discard)
 	}
-	program, _ := w.program(ctx, w.rules) // rules that are left out are reported by their conditions
+	program, _ := w.Program(ctx, w.Rules) // rules that are left out are reported by their conditions
 	var out []*difference
 	for _, name := range names {
-		if node := w.nodes[name]; node != nil {
-			out = append(out, w.compare(program, node)...)
+		if node := w.Nodes[name]; node != nil {
+			out = append(out, compare(w, program, node)...)
 		}
 	}
 	return w, program, out, nil
 }
 
 // compare returns the keys of a Node that are not what rules give, of those that the controller of this instance writes.
-func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*difference) {
-	outcome, settings := program.Eval(w.fleet.Input(node.Name)), w.desired()
+func compare(w *world.World, program *rules.Program, node *corev1.Node) (out []*difference) {
+	outcome, settings := program.Eval(w.Fleet.Input(node.Name)), w.Desired()
 	if outcome.Failed != nil {
 		return nil // the node keeps what it has
 	}
 	for _, s := range settings.Compare(node, desired.Of(outcome)).Differences() {
-		d := &difference{given{s.Kind, s.Key, s.New}, node.Name, fmt.Sprintf("%q", s.Old), fmt.Sprintf("%q", s.New)}
+		d := &difference{node.Name, s.Kind, s.Key, fmt.Sprintf("%q", s.Old), fmt.Sprintf("%q", s.New)}
 		switch s.Op {
 		case plan.Add:
 			d.has = "missing"
@@ -223,15 +226,15 @@ func (w *world) compare(program *rules.Program, node *corev1.Node) (out []*diffe
 }
 
 // unexplained returns the differences for which the controller reports no reason.
-func (w *world) unexplained(ctx context.Context, program *rules.Program, list []*difference) (out []*difference) {
+func unexplained(ctx context.Context, w *world.World, program *rules.Program, list []*difference) (out []*difference) {
 	node := ""
-	report := w.report(ctx, nil)
+	report := w.Report(ctx, nil)
 	for _, d := range list {
 		if d.node != node {
 			node = d.node
-			report = w.report(ctx, w.nodes[node])
+			report = w.Report(ctx, w.Nodes[node])
 		}
-		if w.hold(report, program, node, d.kind, d.key) == nil {
+		if w.Hold(report, program, node, d.kind, d.key) == nil {
 			out = append(out, d)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 func TestNodesWithOneCauseAreOneFinding(t *testing.T) {
 	var list []*difference
 	for i := range 20 {
-		list = append(list, &difference{given{keys.Label, "example.com/a", "b"}, fmt.Sprintf("n%02d", i), "missing", `"b"`})
+		list = append(list, &difference{fmt.Sprintf("n%02d", i), keys.Label, "example.com/a", "missing", `"b"`})
 	}
-	list = append(list, &difference{given{keys.Label, "example.com/c", "d"}, "other", "missing", `"d"`})
+	list = append(list, &difference{"other", keys.Label, "example.com/c", "missing", `"d"`})
 	found := describeDifferences("nodes", list)
 	const first = `20 Nodes differ from what their rules give (n00, n01, n02, n03, n04, and 15 more), and the controller reports no reason: label example.com/a is missing, and rules give "b"`
 	const second = `Node other differs from what its rules give, and the controller reports no reason: label example.com/c is missing, and rules give "d"`

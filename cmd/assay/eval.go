@@ -7,14 +7,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/evaluation"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/settings"
 )
 
 // evalFlags are the flags of eval.
 type evalFlags struct {
-	worldFlags
-	machine  machineFlags
+	world.Options
+	machine  machine.Flags
 	rules    []string
 	features []string
 	node     string
@@ -57,36 +62,36 @@ the node (the other rules are evaluated and printed).`,
 			return f.run(cmd)
 		},
 	}
-	filesFlag(cmd, &f.rules, "files or directories of rules")
+	cli.FilesFlag(cmd, &f.rules, "files or directories of rules")
 	cmd.Flags().StringSliceVar(&f.features, "features", nil, "files of features; - for standard input")
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node")
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations rules may read")
 	cmd.Flags().StringVar(&f.nodes, "nodes", "", "nodes of the cluster, separated by commas: names and ranges such as n[1-20]; 'all' for all nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of nodes of the cluster")
 	cmd.Flags().BoolVar(&f.local, "local", false, "read the features of this machine")
-	f.machine.register(cmd.Flags())
+	f.machine.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings about the rules")
 	cmd.Flags().BoolVar(&f.matched, "matched", false, "show only rules that match (text)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also show labels of spec.labels of NodeFeatures (text)")
-	f.register(cmd)
-	cmd.ValidArgsFunction = completeYAML
-	completeNodeFlag(cmd, &f.Flags)
+	f.AddFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteYAML
+	cli.CompleteNodeFlag(cmd, &f.Flags)
 	for _, other := range []string{"node", "nodes", "selector", "features"} {
 		cmd.MarkFlagsMutuallyExclusive("local", other)
 	}
 	cmd.MarkFlagsMutuallyExclusive("node", "nodes")
 	cmd.MarkFlagsMutuallyExclusive("node", "selector")
-	headersFlag(cmd, &f.noHeaders)
-	outputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
+	printer.HeadersFlag(cmd, &f.noHeaders)
+	printer.OutputFlag(cmd, &f.output, "text", "wide", "json", "yaml")
 	return cmd
 }
 
 func (f *evalFlags) run(cmd *cobra.Command) error {
 	if f.nodes != "" && len(f.features) > 0 { // the files may contain several nodes
-		f.from, f.features = append(f.from, f.features...), nil
+		f.From, f.features = append(f.From, f.features...), nil
 	}
 	var err error
-	if f.node, err = objectName(f.node, nodeKinds...); err != nil {
+	if f.node, err = cli.ObjectName(f.node, cli.NodeKinds...); err != nil {
 		return err
 	}
 	if len(f.features) == 0 && !f.local && (f.node != "" || f.nodes != "" || f.selector != "") {
@@ -95,12 +100,12 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 	if len(f.rules) == 0 {
 		return errors.New("no rules: pass files or directories, as in assay eval RULES…")
 	}
-	s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
+	s, err := f.Settings.Over(cmd.ErrOrStderr(), world.UnknownInstallation())
 	if err != nil {
 		return err
 	}
 	opt := s.Rules()
-	set, err := loadRules(cmd, f.rules, opt)
+	set, err := world.LoadRules(cmd, f.rules, opt)
 	if err != nil {
 		return err
 	}
@@ -108,45 +113,23 @@ func (f *evalFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	set.print(cmd.ErrOrStderr(), f.quiet)
-	return printEvaluation(cmd, set, in, opt, f.output,
-		traceOptions{matched: f.matched, all: f.all, taints: s.EnableTaints, mask: opt.Mask})
-}
-
-// printEvaluation evaluates rules for a node and prints the result. It returns an error if a rule failed.
-func printEvaluation(cmd *cobra.Command, set *ruleFiles, in rules.Input, opt rules.Options, format string, how traceOptions) error {
-	return printProgram(cmd, rules.Link(opt, set.sets...), in, format, how)
-}
-
-func printProgram(cmd *cobra.Command, program *rules.Program, in rules.Input, format string, how traceOptions) error {
-	outcome := program.Eval(in)
-	if isObject(format) {
-		if err := printObject(cmd.OutOrStdout(), format, newResult(outcome, how.taints)); err != nil {
-			return err
-		}
-	} else {
-		printTrace(cmd.OutOrStdout(), program.Trace(in), outcome, how)
-	}
-	for _, r := range outcome.Rules() {
-		if r.Err != nil {
-			return errFound
-		}
-	}
-	return nil
+	set.Print(cmd.ErrOrStderr(), f.quiet)
+	return evaluation.PrintFiles(cmd, set, in, opt, f.output,
+		evaluation.Options{Matched: f.matched, All: f.all, Taints: s.EnableTaints, Mask: opt.Mask})
 }
 
 // input reads the features of the node.
 func (f *evalFlags) input(cmd *cobra.Command, s *settings.Settings) (rules.Input, error) {
 	policy := s.Gather(cmp.Or(f.AssayNamespace, cluster.DefaultNamespace))
 	if f.local {
-		name, report, err := f.machine.read(cmd, f.node)
+		name, report, err := f.machine.Read(cmd, f.node)
 		if err != nil {
 			return rules.Input{}, err
 		}
-		return localInput(policy, name, report), nil
+		return machine.Input(policy, name, report), nil
 	}
 	if len(f.features) == 0 {
 		return rules.Input{}, errors.New("no features: pass --features FILE, --features - for standard input, --node NAME of the cluster, or --local")
 	}
-	return readInput(cmd, policy, f.features, f.metadata, f.node)
+	return world.ReadInput(cmd, policy, f.features, f.metadata, f.node)
 }

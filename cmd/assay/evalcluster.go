@@ -11,6 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/evaluation"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -18,32 +22,32 @@ import (
 // onCluster evaluates rules for nodes of a cluster.
 func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 	one := f.nodes == "" && f.selector == ""
-	look := want{nodes: true, features: true, rules: len(f.rules) == 0, devices: len(f.rules) > 0, selector: f.selector}
+	look := world.Want{Nodes: true, Features: true, Rules: len(f.rules) == 0, Devices: len(f.rules) > 0, Selector: f.selector}
 	if one {
-		look.node = f.node
+		look.Node = f.node
 	}
-	w, err := f.load(cmd.Context(), look)
+	w, err := f.Load(cmd.Context(), look)
 	if err != nil {
 		return err
 	}
 	var program *rules.Program
 	if len(f.rules) > 0 {
-		set, err := loadRules(cmd, f.rules, w.opt)
+		set, err := world.LoadRules(cmd, f.rules, w.Limits)
 		if err != nil {
 			return err
 		}
-		set.print(cmd.ErrOrStderr(), f.quiet)
-		program = rules.Link(w.opt, set.sets...)
+		set.Print(cmd.ErrOrStderr(), f.quiet)
+		program = rules.Link(w.Limits, set.Sets...)
 	} else {
 		var broken error
-		program, broken = w.program(cmd.Context(), w.rules)
-		note(cmd, broken)
+		program, broken = w.Program(cmd.Context(), w.Rules)
+		world.Note(cmd, broken)
 	}
-	how := traceOptions{matched: f.matched, all: f.all, taints: w.settings.EnableTaints, mask: w.opt.Mask}
+	how := evaluation.Options{Matched: f.matched, All: f.all, Taints: w.Settings.EnableTaints, Mask: w.Limits.Mask}
 	if one {
-		return printProgram(cmd, program, w.fleet.Input(f.node), f.output, how)
+		return evaluation.Print(cmd, program, w.Fleet.Input(f.node), f.output, how)
 	}
-	names, err := w.chosen(f.nodes)
+	names, err := w.Chosen(f.nodes)
 	if err != nil {
 		return err
 	}
@@ -51,19 +55,19 @@ func (f *evalFlags) onCluster(cmd *cobra.Command) error {
 }
 
 // onNodes prints one line per node, or a list of results.
-func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program, names []string) error {
+func (f *evalFlags) onNodes(cmd *cobra.Command, w *world.World, program *rules.Program, names []string) error {
 	outcomes := make([]*rules.Outcome, len(names))
-	input.Each(len(names), func(i int) { outcomes[i] = program.Eval(w.fleet.Input(names[i])) })
+	input.Each(len(names), func(i int) { outcomes[i] = program.Eval(w.Fleet.Input(names[i])) })
 	failed := false
-	rows := &table{}
+	rows := &printer.Table{}
 	header := []string{"NODE", "MATCHED", "LABELS", "ANNOTATIONS", "TAINTS", "RESOURCES", "ERRORS"}
 	if f.output == "wide" {
 		header = append(header, "RULES")
 	}
-	rows.add(header...)
-	results := make([]*result, len(names))
+	rows.Add(header...)
+	results := make([]*evaluation.Result, len(names))
 	for i, o := range outcomes {
-		r := newResult(o, w.settings.EnableTaints)
+		r := evaluation.NewResult(o, w.Settings.EnableTaints)
 		results[i] = r
 		matched, errs := []string{}, []string{}
 		for _, rule := range r.Rules {
@@ -80,30 +84,30 @@ func (f *evalFlags) onNodes(cmd *cobra.Command, w *world, program *rules.Program
 		failed = failed || len(errs) > 0
 		row := []string{
 			r.Node, fmt.Sprint(len(matched)), fmt.Sprint(ours(o, keys.Label, r.Labels)), fmt.Sprint(len(r.Annotations)),
-			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), dash(strings.Join(errs, ", ")),
+			fmt.Sprint(len(r.Taints)), fmt.Sprint(len(r.ExtendedResources)), printer.Dash(strings.Join(errs, ", ")),
 		}
 		if f.output == "wide" {
-			row = append(row, dash(strings.Join(matched, ", ")))
+			row = append(row, printer.Dash(strings.Join(matched, ", ")))
 		}
-		rows.add(row...)
+		rows.Add(row...)
 	}
 	if f.output == "text" || f.output == "wide" {
-		if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
+		if err := rows.List(cmd.OutOrStdout(), f.noHeaders); err != nil {
 			return err
 		}
 	} else if err := printResults(cmd.OutOrStdout(), f.output, results); err != nil {
 		return err
 	}
 	if failed {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
 
 // printResults prints a list. It encodes JSON in parallel, because for a large cluster this takes longer than the evaluation.
-func printResults(w io.Writer, format string, list []*result) error {
+func printResults(w io.Writer, format string, list []*evaluation.Result) error {
 	if format != "json" {
-		return printObject(w, format, list)
+		return printer.Object(w, format, list)
 	}
 	texts := make([]bytes.Buffer, len(list))
 	input.Each(len(list), func(i int) {

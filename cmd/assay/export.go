@@ -13,6 +13,9 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/export"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -67,7 +70,7 @@ Notes about what is left out go to standard error.`,
 	flags.StringVar(&f.baseline, "baseline", "", "NodeBaseline whose levels are those of Kueue's Topology, which gets its name")
 	flags.BoolVar(&f.incomplete, "incomplete", false, "with --baseline, print the Topology also while nodes lack levels, with a comment for each")
 	cmd.MarkFlagsMutuallyExclusive("topology", "baseline")
-	outputFlag(cmd, &f.form, export.Forms...)
+	printer.OutputFlag(cmd, &f.form, export.Forms...)
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(export.Targets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -106,7 +109,7 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if err := out.Error(); err != nil && f.baseline != "" && !f.incomplete {
-		return foundError{err}
+		return cli.Found(err)
 	}
 	text, err := out.YAML()
 	if err == nil {
@@ -117,7 +120,7 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 
 // levels reads the levels of the Topology from the named NodeBaseline of a list.
 func (f *exportFlags) levels(list []assayv1alpha1.NodeBaseline, opt *export.Options) error {
-	b, err := baselineNamed(list, f.baseline)
+	b, err := world.BaselineNamed(list, f.baseline)
 	if err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func (f *exportFlags) selected(cmd *cobra.Command, c *cluster.Client, opt *expor
 		case !cluster.IsForbidden(err):
 			return err
 		default:
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "note: labels that only these objects select are not kept first: %s\n", printable(err.Error()))
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "note: labels that only these objects select are not kept first: %s\n", printer.Printable(err.Error()))
 			if err != nil {
 				return err
 			}

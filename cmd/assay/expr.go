@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
@@ -15,7 +18,7 @@ import (
 )
 
 type exprFlags struct {
-	worldFlags
+	world.Options
 	node, metadata, place, output string
 	vars, features                []string
 	functions                     bool
@@ -59,11 +62,11 @@ If the string is invalid, or has no value on the node, the error contains the po
 	cmd.Flags().StringVar(&f.metadata, "node-labels", "", "file of the Node, whose labels and annotations the string may read")
 	cmd.Flags().StringVar(&f.place, "place", "label", "use of the string, which decides what it may contain: "+strings.Join(facts.SortedKeys(places), ", "))
 	cmd.Flags().BoolVar(&f.functions, "functions", false, "list the functions")
-	f.register(cmd)
-	completeNodeFlag(cmd, &f.Flags)
+	f.AddFlags(cmd)
+	cli.CompleteNodeFlag(cmd, &f.Flags)
 	cmd.MarkFlagsMutuallyExclusive("from", "features")
 	cmd.MarkFlagsMutuallyExclusive("from", "node-labels")
-	outputFlag(cmd, &f.output, "text", "json")
+	printer.OutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
 
@@ -86,7 +89,7 @@ func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 		f.caret(cmd, source, p.Column, p.Warning, p.Message, p.Hint)
 	}
 	if compiled == nil {
-		return errFound
+		return cli.ErrFound
 	}
 	in, opt, err := f.input(cmd, compiled)
 	if err != nil {
@@ -97,27 +100,27 @@ func (f *exprFlags) run(cmd *cobra.Command, source string) error {
 		var e *expr.Error
 		if errors.As(err, &e) {
 			f.caret(cmd, source, e.Column, false, e.Message, "")
-			return errFound
+			return cli.ErrFound
 		}
-		return foundError{err}
+		return cli.Found(err)
 	}
 	if value.Kind() == expr.Masked {
-		return foundError{errors.New("the value is masked: its name says that it is a secret")}
+		return cli.Found(errors.New("the value is masked: its name says that it is a secret"))
 	}
 	return f.print(cmd, value)
 }
 
 func (f *exprFlags) caret(cmd *cobra.Command, source string, column int, warning bool, message, hint string) {
 	w := cmd.ErrOrStderr()
-	s := styleOf(w)
-	word := s.bad("error")
+	s := printer.StyleOf(w)
+	word := s.Bad("error")
 	if warning {
-		word = s.warn("warning")
+		word = s.Warn("warning")
 	}
 	if hint != "" {
 		message += " (" + hint + ")"
 	}
-	fmt.Fprintf(w, "%s: column %d: %s\n", word, column, printable(message))
+	fmt.Fprintf(w, "%s: column %d: %s\n", word, column, printer.Printable(message))
 	for _, line := range strings.Split(expr.Caret(source, column), "\n") {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
@@ -138,29 +141,29 @@ func (f *exprFlags) print(cmd *cobra.Command, value expr.Value) error {
 
 // input returns the input of a string, and the settings that apply to it. It connects to the cluster only if the value depends on it.
 func (f *exprFlags) input(cmd *cobra.Command, of *expr.Text) (in rules.Input, opt rules.Options, err error) {
-	depends := len(of.Features()) > 0 || of.ReadsMetadata() || len(f.from) > 0
+	depends := len(of.Features()) > 0 || of.ReadsMetadata() || len(f.From) > 0
 	if len(f.features) > 0 || f.metadata != "" || !depends {
-		in, err = readInput(cmd, offline.Policy{Namespace: cluster.DefaultNamespace}, f.features, f.metadata, f.node)
+		in, err = world.ReadInput(cmd, offline.Policy{Namespace: cluster.DefaultNamespace}, f.features, f.metadata, f.node)
 		return in, opt, err
 	}
-	name, err := objectName(f.node, nodeKinds...)
+	name, err := cli.ObjectName(f.node, cli.NodeKinds...)
 	switch {
 	case err != nil:
 		return in, opt, err
 	case name == "":
 		return in, opt, errors.New("the value depends on the node: pass --node NAME of the cluster, or --features FILE")
 	}
-	w, err := f.load(cmd.Context(), want{node: name, nodes: true, features: true, devices: true})
+	w, err := f.Load(cmd.Context(), world.Want{Node: name, Nodes: true, Features: true, Devices: true})
 	if err != nil {
 		return in, opt, err
 	}
-	return w.fleet.Input(name), w.opt, nil
+	return w.Fleet.Input(name), w.Limits, nil
 }
 
 func printFunctions(cmd *cobra.Command) {
-	rows := &table{}
+	rows := &printer.Table{}
 	for _, f := range expr.Functions() {
-		rows.add(f.Usage, f.Says)
+		rows.Add(f.Usage, f.Says)
 	}
-	rows.print(cmd.OutOrStdout(), "")
+	rows.Print(cmd.OutOrStdout(), "")
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/featurecount"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 )
 
 type featuresFlags struct {
-	worldFlags
+	world.Options
 	output string
 	values int
 
@@ -35,16 +38,16 @@ Without a PATTERN it lists the features; with one, such as cpu.model.* or pci.de
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = completeFeatures(&f.Flags)
+	f.AddFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteFeatures(&f.Flags)
 	cmd.Flags().IntVar(&f.values, "values", 8, "maximum number of values of each element, the most frequent first; -o wide shows all")
-	headersFlag(cmd, &f.noHeaders)
-	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
+	printer.HeadersFlag(cmd, &f.noHeaders)
+	printer.OutputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
 func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Devices: true})
 	if err != nil {
 		return err
 	}
@@ -52,17 +55,17 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		pattern = args[0]
 	}
-	c := featurecount.New(pattern, w.opt.Mask)
-	names := slices.DeleteFunc(slices.Clone(w.fleet.Names()), func(node string) bool { return w.fleet.Published(node) == nil })
+	c := featurecount.New(pattern, w.Limits.Mask)
+	names := slices.DeleteFunc(slices.Clone(w.Fleet.Names()), func(node string) bool { return w.Fleet.Published(node) == nil })
 	for _, node := range names {
-		c.Add(w.fleet.Input(node).Facts)
+		c.Add(w.Fleet.Input(node).Facts)
 	}
 	list := c.List()
 	if len(list) == 0 {
 		if pattern == "" {
-			return foundError{fmt.Errorf("no features are published; is the worker running?")}
+			return cli.Found(fmt.Errorf("no features are published; is the worker running?"))
 		}
-		return foundError{fmt.Errorf("none of %s has a feature %s%s", clip.Count(len(names), "node"), args[0], cmp.Or(meantFeature(args[0]), "; assay features lists all"))}
+		return cli.Found(fmt.Errorf("none of %s has a feature %s%s", clip.Count(len(names), "node"), args[0], cmp.Or(cli.MeantFeature(args[0]), "; assay features lists all")))
 	}
 	switch f.output {
 	case "name":
@@ -74,14 +77,14 @@ func (f *featuresFlags) run(cmd *cobra.Command, args []string) error {
 		f.values = -1
 	case "table":
 	default:
-		return printObject(cmd.OutOrStdout(), f.output, list)
+		return printer.Object(cmd.OutOrStdout(), f.output, list)
 	}
-	rows := &table{}
-	rows.add("FEATURE", "TYPE", "NODES", "VALUES")
+	rows := &printer.Table{}
+	rows.Add("FEATURE", "TYPE", "NODES", "VALUES")
 	for _, t := range list {
-		rows.add(t.Name, t.Type, fmt.Sprintf("%d of %d", t.Nodes, len(names)), f.histogram(t))
+		rows.Add(t.Name, t.Type, fmt.Sprintf("%d of %d", t.Nodes, len(names)), f.histogram(t))
 	}
-	return rows.list(cmd.OutOrStdout(), f.noHeaders)
+	return rows.List(cmd.OutOrStdout(), f.noHeaders)
 }
 
 // histogram returns the most frequent values with the number of nodes of each.
@@ -94,7 +97,7 @@ func (f *featuresFlags) histogram(t *featurecount.Count) string {
 			out = append(out, fmt.Sprintf("… %d more", len(values)-i))
 			break
 		}
-		out = append(out, fmt.Sprintf("%s (%d)", dash(v), t.Values[v]))
+		out = append(out, fmt.Sprintf("%s (%d)", printer.Dash(v), t.Values[v]))
 	}
 	return strings.Join(out, ", ")
 }

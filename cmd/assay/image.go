@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules/clip"
@@ -235,13 +236,13 @@ func trimmed(v any) (any, error) {
 	return out, err
 }
 
-// printTrimmed prints a value as printObject does, without empty fields.
+// printTrimmed prints a value as printer.Object does, without empty fields.
 func printTrimmed(w io.Writer, format string, v any) error {
 	short, err := trimmed(v)
 	if err != nil {
 		return err
 	}
-	return printObject(w, format, short)
+	return printer.Object(w, format, short)
 }
 
 func trim(v any) {
@@ -259,27 +260,6 @@ func trim(v any) {
 		}
 	}
 }
-
-// progress shows what a command waits for, on a terminal only.
-type progress struct {
-	w  io.Writer
-	on bool
-}
-
-func newProgress(cmd *cobra.Command) progress {
-	w := cmd.ErrOrStderr()
-	return progress{w, styleOf(w).on}
-}
-
-// step replaces the line.
-func (p progress) step(format string, args ...any) {
-	if p.on {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", printable(fmt.Sprintf(format, args...)))
-	}
-}
-
-// end removes the line.
-func (p progress) end() { p.step("") }
 
 // oneImage accepts exactly one argument, an image.
 func oneImage(_ *cobra.Command, args []string) error {

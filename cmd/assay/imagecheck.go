@@ -10,6 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
@@ -18,7 +22,7 @@ import (
 )
 
 type imageCheckFlags struct {
-	worldFlags
+	world.Options
 	registry registryFlags
 	local    bool
 	node     string
@@ -53,7 +57,7 @@ read, or the artifact is invalid. Nodes without published features are unknown, 
 		Args: oneImage,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
-	f.worldFlags.register(cmd)
+	f.Options.AddFlags(cmd)
 	f.registry.register(cmd.Flags())
 	platformFlag(cmd.Flags(), &f.platform, "that of each node by default")
 	cmd.Flags().BoolVar(&f.local, "local", false, "check this machine instead of the nodes of a cluster")
@@ -67,7 +71,7 @@ read, or the artifact is invalid. Nodes without published features are unknown, 
 	cmd.MarkFlagsMutuallyExclusive("local", "node", "nodes")
 	cmd.MarkFlagsMutuallyExclusive("local", "selector")
 	cmd.MarkFlagsMutuallyExclusive("local", "from")
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	printer.OutputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -127,9 +131,9 @@ func (f *imageCheckFlags) run(cmd *cobra.Command, ref string) error {
 	if err != nil {
 		return err
 	}
-	p := newProgress(cmd)
-	defer p.end()
-	p.step("Reading nodes…")
+	p := printer.NewProgress(cmd)
+	defer p.End()
+	p.Step("Reading nodes…")
 	nodes, opt, err := f.targets(cmd)
 	if err != nil {
 		return err
@@ -144,7 +148,7 @@ func (f *imageCheckFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	defer cancel()
-	p.step("Reading %s from %s…", ref, c.Host())
+	p.Step("Reading %s from %s…", ref, c.Host())
 	reader, err := newArtifactReader(ctx, c, review.Known{Rules: opt})
 	if err != nil {
 		return err
@@ -155,22 +159,22 @@ func (f *imageCheckFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	missing := false
 	for _, group := range byPlatform(nodes) {
-		p.step("Checking %s on %s…", ref, clip.Count(len(group), "node"))
+		p.Step("Checking %s on %s…", ref, clip.Count(len(group), "node"))
 		none, err := report.check(ctx, reader, nodes, group, f.tags)
 		if err != nil {
 			return err
 		}
 		missing = missing || none
 	}
-	p.end()
+	p.End()
 	if err := f.print(cmd.OutOrStdout(), report); err != nil {
 		return err
 	}
 	switch {
 	case f.required && missing:
-		return foundError{fmt.Errorf("%s has no compatibility artifact", ref)}
+		return cli.Found(fmt.Errorf("%s has no compatibility artifact", ref))
 	case report.Fitting == 0, f.allNodes && report.Fitting < len(nodes):
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
@@ -178,34 +182,34 @@ func (f *imageCheckFlags) run(cmd *cobra.Command, ref string) error {
 // targets returns the nodes to check, and the settings of rules.
 func (f *imageCheckFlags) targets(cmd *cobra.Command) ([]target, rules.Options, error) {
 	if f.local {
-		s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
+		s, err := f.Settings.Over(cmd.ErrOrStderr(), world.UnknownInstallation())
 		if err != nil {
 			return nil, rules.Options{}, err
 		}
-		name, report, err := (&machineFlags{}).read(cmd, "")
+		name, report, err := (&machine.Flags{}).Read(cmd, "")
 		if err != nil {
 			return nil, rules.Options{}, err
 		}
-		in := localInput(s.Gather(cluster.DefaultNamespace), name, report)
+		in := machine.Input(s.Gather(cluster.DefaultNamespace), name, report)
 		return []target{{name, in, true, platform{os: runtime.GOOS, architecture: runtime.GOARCH}}}, s.Rules(), nil
 	}
-	w, err := f.load(cmd.Context(), want{node: f.node, nodes: true, features: true, devices: true, selector: f.selector})
+	w, err := f.Load(cmd.Context(), world.Want{Node: f.node, Nodes: true, Features: true, Devices: true, Selector: f.selector})
 	if err != nil {
 		return nil, rules.Options{}, err
 	}
-	names, err := w.chosen(f.nodes)
+	names, err := w.Chosen(f.nodes)
 	if err != nil {
 		return nil, rules.Options{}, err
 	}
 	out := make([]target, len(names))
 	for i, name := range names {
-		out[i] = target{name: name, input: w.fleet.Input(name), known: len(w.fleet.Published(name)) > 0}
-		if node := w.nodes[name]; node != nil {
+		out[i] = target{name: name, input: w.Fleet.Input(name), known: len(w.Fleet.Published(name)) > 0}
+		if node := w.Nodes[name]; node != nil {
 			info := node.Status.NodeInfo
 			out[i].platform = platform{os: info.OperatingSystem, architecture: info.Architecture}
 		}
 	}
-	return out, w.opt, nil
+	return out, w.Limits, nil
 }
 
 // byPlatform returns the indexes of the nodes of each platform.
@@ -304,25 +308,25 @@ const maxVerdicts = 20
 
 func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 	if f.output != "text" {
-		return printObject(w, f.output, r)
+		return printer.Object(w, f.output, r)
 	}
-	s := styleOf(w)
-	fmt.Fprintf(w, "%s is %s\n", printable(r.Image), r.Digest)
+	s := printer.StyleOf(w)
+	fmt.Fprintf(w, "%s is %s\n", printer.Printable(r.Image), r.Digest)
 	for _, a := range r.Artifacts {
-		fmt.Fprintln(w, printable(a.text()))
+		fmt.Fprintln(w, printer.Printable(a.text()))
 	}
 	if len(r.Artifacts) == 0 {
 		fmt.Fprintln(w, "The image has no compatibility artifact.")
 	}
 	text := fmt.Sprintf("The image fits %d of %s", r.Fitting, clip.Count(len(r.Nodes), "node"))
 	if r.Fitting == 0 {
-		text = s.bad(text)
+		text = s.Bad(text)
 	} else {
-		text = s.good(text)
+		text = s.Good(text)
 	}
 	fmt.Fprintf(w, "%s: %s.\n\n", text, r.Meaning)
-	t := &table{}
-	t.add("NODE", "RESULT", "WHY")
+	t := &printer.Table{}
+	t.Add("NODE", "RESULT", "WHY")
 	shown, hidden := map[string]int{}, 0
 	for i := range r.Nodes {
 		v := &r.Nodes[i]
@@ -330,9 +334,9 @@ func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 			hidden++
 			continue
 		}
-		t.add(v.Node, v.Result, v.why())
+		t.Add(v.Node, v.Result, v.why())
 	}
-	t.print(w, "")
+	t.Print(w, "")
 	if hidden > 0 {
 		fmt.Fprintf(w, "and %s more; --all lists all\n", clip.Count(hidden, "node"))
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/rules/clip"
@@ -44,8 +46,8 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 a fi
 	}
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
 	cmd.Flags().BoolVar(&f.failOnWarnings, "fail-on-warnings", false, "exit with 1 if there are warnings")
-	cmd.ValidArgsFunction = completeYAML
-	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
+	cmd.ValidArgsFunction = cli.CompleteYAML
+	printer.OutputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
 	return cmd
 }
 
@@ -69,7 +71,7 @@ func (f *imageLintFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if report.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
@@ -83,12 +85,12 @@ func (f *imageLintFlags) print(cmd *cobra.Command, files []*manifest.File, sets 
 	for _, file := range files {
 		byName[file.Name] = file
 	}
-	s := styleOf(w)
+	s := printer.StyleOf(w)
 	for _, finding := range list {
-		printFinding(w, s, byName[finding.File], finding, true)
+		printer.Finding(w, s, byName[finding.File], finding, true)
 	}
 	broken := report.Errors(list)
-	result := s.good("no errors found")
+	result := s.Good("no errors found")
 	if len(list) > 0 {
 		result = clip.Count(broken, "error") + ", " + clip.Count(len(list)-broken, "warning")
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules/imagespec"
 )
@@ -50,16 +52,16 @@ func (f *imagePushFlags) run(cmd *cobra.Command, ref, file string) error {
 		return err
 	}
 	if printProblems(cmd.ErrOrStderr(), imagespec.Parse(input.Name(file), data, imageKnown())) {
-		return foundError{fmt.Errorf("%s has errors; nothing was pushed", input.Name(file))}
+		return cli.Found(fmt.Errorf("%s has errors; nothing was pushed", input.Name(file)))
 	}
 	c, ctx, cancel, err := f.registry.open(cmd.Context(), ref, registry.Options{})
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	wait := newProgress(cmd)
-	defer wait.end()
-	wait.step("Pushing to %s…", c.Host())
+	wait := printer.NewProgress(cmd)
+	defer wait.End()
+	wait.Step("Pushing to %s…", c.Host())
 	image, err := c.Resolve(ctx)
 	if err != nil {
 		return err
@@ -78,7 +80,7 @@ func (f *imagePushFlags) run(cmd *cobra.Command, ref, file string) error {
 		if err != nil {
 			return err
 		}
-		wait.end()
+		wait.End()
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", manifest)
 		return err
 	}
@@ -90,7 +92,7 @@ func (f *imagePushFlags) run(cmd *cobra.Command, ref, file string) error {
 	if err != nil {
 		return err
 	}
-	wait.end()
+	wait.End()
 	fmt.Fprintf(cmd.OutOrStdout(), "pushed artifact %s of the %s %s\n", desc.Digest, to.name(), to.desc.Digest)
 	if len(all) > 0 && all[0].Descriptor.Digest != desc.Digest {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: artifact %s says that it is newer, so it counts; delete it with assay image rm\n", all[0].Descriptor.Digest)
@@ -150,9 +152,9 @@ func (f *imageRemoveFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer cancel()
-	wait := newProgress(cmd)
-	defer wait.end()
-	wait.step("Reading %s from %s…", args[0], c.Host())
+	wait := printer.NewProgress(cmd)
+	defer wait.End()
+	wait.Step("Reading %s from %s…", args[0], c.Host())
 	image, err := c.Resolve(ctx)
 	if err != nil {
 		return err
@@ -174,18 +176,18 @@ func (f *imageRemoveFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case len(digests) == 0:
-		return foundError{fmt.Errorf("%s has no compatibility artifact", args[0])}
+		return cli.Found(fmt.Errorf("%s has no compatibility artifact", args[0]))
 	case len(chosen) == 0:
-		return foundError{fmt.Errorf("%s has no compatibility artifact %s; it has %s", args[0], args[1], strings.Join(digests, ", "))}
+		return cli.Found(fmt.Errorf("%s has no compatibility artifact %s; it has %s", args[0], args[1], strings.Join(digests, ", ")))
 	case len(chosen) > 1 && !f.all:
 		return fmt.Errorf("%s has %d compatibility artifacts: choose one, or pass --all\n  %s", args[0], len(chosen), strings.Join(digests, "\n  "))
 	}
 	for _, a := range chosen {
-		wait.step("Deleting %s…", a.Descriptor.Digest)
+		wait.Step("Deleting %s…", a.Descriptor.Digest)
 		if err := c.Delete(ctx, a.of, a.Artifact); err != nil {
 			return err
 		}
-		wait.end()
+		wait.End()
 		fmt.Fprintf(cmd.OutOrStdout(), "deleted artifact %s\n", a.Descriptor.Digest)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/requirements"
@@ -46,7 +48,7 @@ Exit codes: 0 success; 1 there is nothing to require, or the sets cannot be a re
 	platformFlag(cmd.Flags(), &f.platform, "the whole image by default")
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the request; that of the image with its digest by default")
 	cmd.Flags().StringSliceVar(&f.tags, "tags", nil, "use only sets with one of these tags")
-	outputFlag(cmd, &f.output, "yaml", "json")
+	printer.OutputFlag(cmd, &f.output, "yaml", "json")
 	return cmd
 }
 
@@ -60,9 +62,9 @@ func (f *imageRequestFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	defer cancel()
-	wait := newProgress(cmd)
-	defer wait.end()
-	wait.step("Reading %s from %s…", ref, c.Host())
+	wait := printer.NewProgress(cmd)
+	defer wait.End()
+	wait.Step("Reading %s from %s…", ref, c.Host())
 	reader, err := newArtifactReader(ctx, c, imageKnown())
 	if err != nil {
 		return err
@@ -71,13 +73,13 @@ func (f *imageRequestFlags) run(cmd *cobra.Command, ref string) error {
 	if err != nil {
 		return err
 	}
-	wait.end()
+	wait.End()
 	if a == nil {
 		hint := ""
 		if reader.image.Index && f.platform == "" {
 			hint = " of the index; --platform asks for that of a platform"
 		}
-		return foundError{fmt.Errorf("%s has no compatibility artifact%s: it needs no request", ref, hint)}
+		return cli.Found(fmt.Errorf("%s has no compatibility artifact%s: it needs no request", ref, hint))
 	}
 	sets, err := a.sets(f.tags)
 	if err != nil {
@@ -85,10 +87,10 @@ func (f *imageRequestFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	required, err := imagespec.Requirement(sets)
 	if errors.Is(err, imagespec.ErrNoRequirement) {
-		return foundError{fmt.Errorf("%w: it needs no request", err)}
+		return cli.Found(fmt.Errorf("%w: it needs no request", err))
 	}
 	if err != nil {
-		return foundError{err}
+		return cli.Found(err)
 	}
 	request := &assayv1alpha1.NodeFeatureRequest{
 		TypeMeta:   metav1.TypeMeta{APIVersion: assayv1alpha1.GroupVersion.String(), Kind: "NodeFeatureRequest"},
@@ -124,7 +126,7 @@ func (f *imageRequestFlags) print(cmd *cobra.Command, ref string, a *compatibili
 #   nodeSelector: {%s: "true"}
 # or have the label:
 #   %s: %s
-%s`, printable(ref), a.text(), imagespec.Meaning, label, assayv1alpha1.FeatureRequestLabel, request.Name, text.String())
+%s`, printer.Printable(ref), a.text(), imagespec.Meaning, label, assayv1alpha1.FeatureRequestLabel, request.Name, text.String())
 	return err
 }
 

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/yaml"
 
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
@@ -43,7 +46,7 @@ Exit codes: 0 success, with or without an artifact; 1 an artifact that counts is
 	}
 	f.registry.register(cmd.Flags())
 	platformFlag(cmd.Flags(), &f.platform, "all of an index by default")
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	printer.OutputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -88,9 +91,9 @@ func (f *imageShowFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	defer cancel()
-	wait := newProgress(cmd)
-	defer wait.end()
-	wait.step("Reading %s from %s…", ref, c.Host())
+	wait := printer.NewProgress(cmd)
+	defer wait.End()
+	wait.Step("Reading %s from %s…", ref, c.Host())
 	image, err := c.Resolve(ctx)
 	if err != nil {
 		return err
@@ -118,7 +121,7 @@ func (f *imageShowFlags) run(cmd *cobra.Command, ref string) error {
 	if err != nil {
 		return err
 	}
-	wait.end()
+	wait.End()
 	if f.output == "text" {
 		err = out.print(cmd.OutOrStdout())
 	} else {
@@ -129,7 +132,7 @@ func (f *imageShowFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	for i := range out.Artifacts {
 		if d := out.Artifacts[i].document; d != nil && d.Err() != nil {
-			return errFound
+			return cli.ErrFound
 		}
 	}
 	return nil
@@ -137,7 +140,7 @@ func (f *imageShowFlags) run(cmd *cobra.Command, ref string) error {
 
 // imageKnown returns what the review of an image's rules depends on, without a cluster.
 func imageKnown() review.Known {
-	return review.Known{Rules: unknownInstallation().Rules(), IDs: &ids.Lazy{}}
+	return review.Known{Rules: world.UnknownInstallation().Rules(), IDs: &ids.Lazy{}}
 }
 
 // subject is what artifacts refer to: the index of an image, or a manifest.
@@ -189,18 +192,18 @@ func eachArtifact(ctx context.Context, c *registry.Client, image *registry.Image
 }
 
 func (o *imageContent) print(w io.Writer) error {
-	s := styleOf(w)
-	fmt.Fprintf(w, "%s is %s\n", printable(o.Image), o.Digest)
+	s := printer.StyleOf(w)
+	fmt.Fprintf(w, "%s is %s\n", printer.Printable(o.Image), o.Digest)
 	if len(o.Platforms) > 0 {
-		fmt.Fprintf(w, "It is an index of %s.\n", printable(strings.Join(o.Platforms, ", ")))
+		fmt.Fprintf(w, "It is an index of %s.\n", printer.Printable(strings.Join(o.Platforms, ", ")))
 	}
 	if len(o.Artifacts) == 0 {
 		fmt.Fprintln(w, "The image has no compatibility artifact: it fits every node.")
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := &table{}
-	t.add("ARTIFACT", "OF", "CREATED", "COUNTS")
+	t := &printer.Table{}
+	t.Add("ARTIFACT", "OF", "CREATED", "COUNTS")
 	for i := range o.Artifacts {
 		a := &o.Artifacts[i]
 		created, counts := "unknown", "no: there is a newer one"
@@ -210,12 +213,12 @@ func (o *imageContent) print(w io.Writer) error {
 		if a.Counts {
 			counts = "yes"
 		}
-		t.add(a.Digest, a.Of, created, counts)
+		t.Add(a.Digest, a.Of, created, counts)
 	}
-	t.print(w, "")
+	t.Print(w, "")
 	for i := range o.Artifacts {
 		if a := &o.Artifacts[i]; a.Counts {
-			fmt.Fprintf(w, "\n%s of the %s: %s.\n", s.bold("Artifact "+shortDigest(a.Digest)), a.Of, imagespec.Meaning)
+			fmt.Fprintf(w, "\n%s of the %s: %s.\n", s.Bold("Artifact "+shortDigest(a.Digest)), a.Of, imagespec.Meaning)
 			if err := a.print(w); err != nil {
 				return err
 			}
@@ -228,7 +231,7 @@ func (o *imageContent) print(w io.Writer) error {
 func (a *shownArtifact) print(w io.Writer) error {
 	for i, c := range a.Spec.Compatibilities {
 		title := &imagespec.Set{Compatibility: c, Index: i}
-		fmt.Fprintf(w, "\n%s, weight %d\n", printable(title.Title()), c.Weight)
+		fmt.Fprintf(w, "\n%s, weight %d\n", printer.Printable(title.Title()), c.Weight)
 		for _, r := range c.Rules {
 			short, err := trimmed(r)
 			if err != nil {
@@ -244,7 +247,7 @@ func (a *shownArtifact) print(w io.Writer) error {
 				if j == 0 {
 					indent = "  - "
 				}
-				fmt.Fprintln(w, indent+printable(line))
+				fmt.Fprintln(w, indent+printer.Printable(line))
 			}
 		}
 	}
@@ -252,7 +255,7 @@ func (a *shownArtifact) print(w io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	for _, p := range a.document.Problems {
-		printFinding(w, styleOf(w), a.document.File, report.Finding{File: a.document.File.Name, Problem: p}, true)
+		printer.Finding(w, printer.StyleOf(w), a.document.File, report.Finding{File: a.document.File.Name, Problem: p}, true)
 	}
 	return nil
 }
@@ -260,7 +263,7 @@ func (a *shownArtifact) print(w io.Writer) error {
 // printProblems prints the findings in a file, and returns whether there are errors.
 func printProblems(w io.Writer, d *imagespec.Document) bool {
 	for _, p := range d.Problems {
-		printFinding(w, styleOf(w), d.File, report.Finding{File: d.File.Name, Problem: p}, true)
+		printer.Finding(w, printer.StyleOf(w), d.File, report.Finding{File: d.File.Name, Problem: p}, true)
 	}
 	return d.Err() != nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/suites"
 	"github.com/assay-project/assay/library"
 	"github.com/assay-project/assay/rules/suite"
 )
@@ -40,7 +42,7 @@ func newLibraryList() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return listLibrary(cmd, group, output) },
 	}
 	cmd.Flags().StringVar(&group, "group", "", "list only this group, for example gpu or network")
-	outputFlag(cmd, &output, "table", "wide", "name", "json", "yaml")
+	printer.OutputFlag(cmd, &output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
@@ -59,27 +61,27 @@ func listLibrary(cmd *cobra.Command, group, output string) error {
 	w := cmd.OutOrStdout()
 	switch output {
 	case "json", "yaml":
-		return printObject(w, output, all)
+		return printer.Object(w, output, all)
 	case "name":
 		for _, e := range all {
 			fmt.Fprintln(w, e.ID)
 		}
 		return nil
 	}
-	rows := &table{}
+	rows := &printer.Table{}
 	header := []string{"GROUP", "ID", "DESCRIPTION"}
 	if output == "wide" {
 		header = []string{"GROUP", "ID", "LABELS", "DESCRIPTION"}
 	}
-	rows.add(header...)
+	rows.Add(header...)
 	for _, e := range all {
 		row := []string{e.Group, e.ID, firstSentence(e.Description)}
 		if output == "wide" {
 			row = []string{e.Group, e.ID, strings.Join(e.Labels, ","), e.Description}
 		}
-		rows.add(row...)
+		rows.Add(row...)
 	}
-	rows.print(w, "")
+	rows.Print(w, "")
 	return nil
 }
 
@@ -121,22 +123,22 @@ func newLibraryShow() *cobra.Command {
 }
 
 func newLibraryTest() *cobra.Command {
-	f := &testFlags{}
+	f := &suites.Options{}
 	cmd := &cobra.Command{
 		Use:   "test [ID…]",
 		Short: "Run the tests of the library",
 		Example: `  assay library test
   assay library test -v nvidia-gpu`,
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.library(cmd, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return testLibrary(f, cmd, args) },
 		ValidArgsFunction: completeLibrary,
 	}
-	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also list the tests that passed")
-	outputFlag(cmd, &f.output, "text", "json", "junit")
+	cmd.Flags().BoolVarP(&f.Verbose, "verbose", "v", false, "also list the tests that passed")
+	printer.OutputFlag(cmd, &f.Output, "text", "json", "junit")
 	return cmd
 }
 
-// library runs the tests of the embedded files in a temporary directory.
-func (f *testFlags) library(cmd *cobra.Command, ids []string) error {
+// testLibrary runs the tests of the embedded files in a temporary directory.
+func testLibrary(f *suites.Options, cmd *cobra.Command, ids []string) error {
 	if _, err := library.Get(ids...); err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (f *testFlags) library(cmd *cobra.Command, ids []string) error {
 	for _, t := range tests {
 		t.Name = strings.TrimPrefix(t.Name, dir+string(filepath.Separator))
 	}
-	return f.runTests(cmd, tests)
+	return f.Run(cmd, tests)
 }
 
 func newLibraryApply() *cobra.Command {

@@ -16,6 +16,9 @@ import (
 	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/definition"
@@ -27,7 +30,7 @@ import (
 )
 
 type lintFlags struct {
-	settings       settingFlags
+	settings       world.SettingFlags
 	connect        cluster.Flags
 	files          []string
 	cluster        bool
@@ -66,7 +69,7 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, append(f.files, args...)) },
 	}
-	filesFlag(cmd, &f.files, "files or directories to check; - for standard input")
+	cli.FilesFlag(cmd, &f.files, "files or directories to check; - for standard input")
 	cmd.Flags().BoolVar(&f.fix, "fix", false, "rewrite the files where the meaning stays the same: short forms to long ones, matchOn to matchFeatures, ids in lower case")
 	cmd.Flags().BoolVar(&f.strictAdmit, "strict", false, "report rules that NFD accepts but ignores on nodes as errors, as with webhook.strict of the chart")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not print warnings")
@@ -74,9 +77,9 @@ Exit codes: 0 no errors; 1 errors (with --fail-on-warnings: or warnings); 2 the 
 	cmd.Flags().BoolVar(&f.names, "ids", true, "check PCI and USB ids against their databases")
 	cmd.Flags().BoolVar(&f.cluster, "from-cluster", false, "check against the templates, the published features and the webhook's settings of the cluster")
 	f.connect.Register(cmd.Flags())
-	f.settings.register(cmd.Flags())
-	cmd.ValidArgsFunction = completeYAML
-	outputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
+	f.settings.AddFlags(cmd.Flags())
+	cmd.ValidArgsFunction = cli.CompleteYAML
+	printer.OutputFlag(cmd, &f.output, "text", "json", "sarif", "junit", "github")
 	return cmd
 }
 
@@ -98,7 +101,7 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 	checker := check.New(known, files...)
 	checker.Schema, checker.Files = true, true
 	found := make([][]report.Finding, len(files))
-	waits := newProgress(cmd)
+	waits := printer.NewProgress(cmd)
 	var checked sync.Mutex
 	done := 0
 	input.Each(len(files), func(i int) {
@@ -106,9 +109,9 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 		checked.Lock()
 		defer checked.Unlock()
 		done++
-		waits.step("%d of %s checked", done, clip.Count(len(files), "file"))
+		waits.Step("%d of %s checked", done, clip.Count(len(files), "file"))
 	})
-	waits.end()
+	waits.End()
 	list := slices.Concat(found...)
 	list = append(list, withoutObjects(args, files)...)
 	dropAnnouncements(files, list)
@@ -119,20 +122,20 @@ func (f *lintFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if report.Errors(list) > 0 || f.failOnWarnings && len(list) > 0 {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }
 
 // known returns what reviews depend on: the flags, and with --from-cluster what the webhook of the cluster knows.
 func (f *lintFlags) known(cmd *cobra.Command) (known review.Known, err error) {
-	base, webhook := unknownInstallation(), (*installed)(nil)
+	base, webhook := world.UnknownInstallation(), (*world.Installed)(nil)
 	var c *cluster.Client
 	if f.cluster {
 		if c, err = f.connect.Connect(); err != nil {
 			return known, err
 		}
-		if webhook, err = readInstalled(cmd.Context(), c, f.connect.AssayNamespace, "webhook", ""); err != nil {
+		if webhook, err = world.ReadInstalled(cmd.Context(), c, f.connect.AssayNamespace, "webhook", ""); err != nil {
 			return known, err
 		}
 		if webhook == nil {
@@ -141,7 +144,7 @@ func (f *lintFlags) known(cmd *cobra.Command) (known review.Known, err error) {
 			base = webhook.Settings
 		}
 	}
-	s, err := f.settings.over(cmd.ErrOrStderr(), base)
+	s, err := f.settings.Over(cmd.ErrOrStderr(), base)
 	if err != nil {
 		return known, err
 	}
@@ -150,14 +153,14 @@ func (f *lintFlags) known(cmd *cobra.Command) (known review.Known, err error) {
 		known.IDs = &ids.Lazy{}
 	}
 	if webhook != nil {
-		known.Strict, known.Withholding = known.Strict || webhook.strictAdmission, s.Withholding()
+		known.Strict, known.Withholding = known.Strict || webhook.StrictAdmission, s.Withholding()
 		known.Tolerations = []corev1.Toleration{}
-		if err := yaml.Unmarshal([]byte(webhook.tolerations), &known.Tolerations); err != nil {
+		if err := yaml.Unmarshal([]byte(webhook.Tolerations), &known.Tolerations); err != nil {
 			return known, fmt.Errorf("--worker-tolerations of the webhook: %w", err)
 		}
 	}
 	if f.cluster {
-		err = f.objects(cmd, c, s, webhook == nil || webhook.nodeWarnings, &known)
+		err = f.objects(cmd, c, s, webhook == nil || webhook.NodeWarnings, &known)
 	}
 	return known, err
 }
@@ -165,27 +168,27 @@ func (f *lintFlags) known(cmd *cobra.Command) (known review.Known, err error) {
 // objects sets what reviews know of the objects in the cluster.
 func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.Settings, nodes bool, known *review.Known) error {
 	ctx := cmd.Context()
-	w := newWorld(s, f.connect.Installation(ctx, c))
-	w.kept = c
-	if err := w.readCluster(ctx, c, want{nodes: nodes, features: nodes, devices: true, rules: true}, io.Discard); err != nil {
+	w := world.New(s, f.connect.Installation(ctx, c))
+	w.Kept = c
+	if err := w.ReadCluster(ctx, c, world.Want{Nodes: nodes, Features: nodes, Devices: true, Rules: true}, io.Discard); err != nil {
 		return err
 	}
-	readDefinition(ctx, c, definition.Templates, cmd.ErrOrStderr())
+	world.ReadDefinition(ctx, c, definition.Templates, cmd.ErrOrStderr())
 	if nodes {
-		readDefinition(ctx, c, definition.Features, cmd.ErrOrStderr())
-		readDefinition(ctx, c, definition.Rules, cmd.ErrOrStderr())
+		world.ReadDefinition(ctx, c, definition.Features, cmd.ErrOrStderr())
+		world.ReadDefinition(ctx, c, definition.Rules, cmd.ErrOrStderr())
 	}
 	claimed, err := c.ClaimedResources(ctx)
-	note(cmd, err)
+	world.Note(cmd, err)
 	known.Claimed = func(resource string) string { return claimed[resource] }
-	known.NoDevices = func() string { return w.noDevices }
-	known.AllTemplates, known.Namespace = true, w.own
-	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil }
+	known.NoDevices = func() string { return w.NoDevices }
+	known.AllTemplates, known.Namespace = true, w.Own
+	known.Templates = func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.Templates[name], nil }
 	if nodes {
-		w.settle(cmd.ErrOrStderr())
-		program, _ := w.program(ctx, w.rules)
-		known.Published = w.publishes(program)
-		known.HasNode = func(name string) (bool, bool) { return w.nodes[name] != nil, true }
+		w.Settle(cmd.ErrOrStderr())
+		program, _ := w.Program(ctx, w.Rules)
+		known.Published = w.Publishes(program)
+		known.HasNode = func(name string) (bool, bool) { return w.Nodes[name] != nil, true }
 	}
 	return nil
 }
@@ -201,7 +204,7 @@ func (f *lintFlags) print(cmd *cobra.Command, files []*manifest.File, list []rep
 
 // printFindings prints findings with their lines in the files, and the number of findings.
 func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
-	s := styleOf(w)
+	s := printer.StyleOf(w)
 	byName := map[string]*manifest.File{}
 	objects, skipped := 0, []string(nil)
 	for _, f := range files {
@@ -215,17 +218,17 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 		}
 	}
 	for _, finding := range list {
-		printFinding(w, s, byName[finding.File], finding, true)
+		printer.Finding(w, s, byName[finding.File], finding, true)
 	}
 	broken := report.Errors(list)
 	summary := fmt.Sprintf("%s in %s: ", clip.Count(objects, "object"), clip.Count(len(files), "file"))
 	if len(list) == 0 {
-		fmt.Fprintln(w, summary+s.good("no errors found"))
+		fmt.Fprintln(w, summary+s.Good("no errors found"))
 	} else {
 		fmt.Fprintf(w, "%s%s, %s\n", summary, clip.Count(broken, "error"), clip.Count(len(list)-broken, "warning"))
 	}
 	if len(skipped) > 0 {
-		fmt.Fprintf(w, "skipped %s of other kinds: %s\n", clip.Count(len(skipped), "document"), printable(clip.Join(skipped, ", ", maxSkipped)))
+		fmt.Fprintf(w, "skipped %s of other kinds: %s\n", clip.Count(len(skipped), "document"), printer.Printable(clip.Join(skipped, ", ", maxSkipped)))
 	}
 }
 

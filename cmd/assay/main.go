@@ -16,16 +16,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/assay-project/assay/cmd/assay/convert"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/garbage"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
-)
-
-// The exit codes. Scripts and CI jobs may rely on them.
-const (
-	exitFound = 1 // errors were found, a test failed, or a rule could not be evaluated
-	exitUsage = 2 // the command could not run: invalid flag or argument, unreadable file, no connection to the cluster
 )
 
 func main() { os.Exit(run(os.Args)) }
@@ -51,28 +46,22 @@ func programName(file string) string {
 	return "assay"
 }
 
-// foundError is the error of a command with a negative result, which is already printed.
-type foundError struct{ error }
-
-// errFound is a foundError without a message.
-var errFound = foundError{}
-
 func exitCode(err error) int {
-	var found foundError
+	var found cli.FoundError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &found):
-		if found.error != nil {
-			fmt.Fprintln(os.Stderr, "assay:", found.error)
+		if found.Err != nil {
+			fmt.Fprintln(os.Stderr, "assay:", found.Err)
 		}
-		return exitFound
+		return cli.ExitFound
 	}
 	fmt.Fprintln(os.Stderr, "assay:", err)
 	if errors.Is(err, convert.ErrLost) {
-		return exitFound
+		return cli.ExitFound
 	}
-	return exitUsage
+	return cli.ExitUsage
 }
 
 // newCommand returns the root command with all subcommands.
@@ -106,8 +95,8 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 	cmd.InitDefaultCompletionCmd()
 	explainVerbs(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasSubCommands() && cmd.Annotations[runsAlone] == "" {
-			return unknownVerb(cmd, args[0]) // the flag may be one of that verb, as in apply -f
+		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasSubCommands() && cmd.Annotations[cli.RunsAlone] == "" {
+			return cli.UnknownVerb(cmd, args[0]) // the flag may be one of that verb, as in apply -f
 		}
 		return fmt.Errorf("%w%s", err, hintForFlag(cmd, err))
 	})
@@ -141,9 +130,6 @@ func add(root *cobra.Command, group string, list ...*cobra.Command) {
 	}
 }
 
-// runsAlone is the annotation of a command with subcommands that also runs without arguments.
-const runsAlone = "assay.dev/runs-alone"
-
 // explainVerbs returns an error with a suggestion for an unknown subcommand. Without a subcommand, it prints the help.
 func explainVerbs(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
@@ -156,43 +142,13 @@ func explainVerbs(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case cmd.Annotations[runsAlone] != "":
+		case cmd.Annotations[cli.RunsAlone] != "":
 			return run(cmd, args)
 		case len(args) == 0:
 			return cmd.Help()
 		}
-		return unknownVerb(cmd, args[0])
+		return cli.UnknownVerb(cmd, args[0])
 	}
-}
-
-// verbsOfKubectl has what to use instead of verbs of kubectl, which users try first.
-var verbsOfKubectl = map[string]string{
-	"get":      "assay nodes, assay features, or assay rules list",
-	"describe": "assay explain NODE, assay why pod NAME, or assay rules get NAME",
-	"apply":    "kubectl apply; assay diff FILE shows what that would change",
-	"create":   "kubectl create; assay diff FILE shows what that would change",
-	"delete":   "kubectl delete; assay diff --remove NAME shows what that would change",
-	"edit":     "kubectl edit; assay lint checks files of rules",
-	"logs":     "kubectl logs; assay doctor names the pods that fail",
-	"top":      "assay nodes, or assay features",
-	"check":    "assay lint FILE for rules, or assay doctor for an installation",
-	"status":   "assay doctor",
-}
-
-func unknownVerb(cmd *cobra.Command, verb string) error {
-	var known []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			known = append(append(known, c.Name()), c.Aliases...)
-		}
-	}
-	hint := "; see " + cmd.CommandPath() + " --help"
-	if use := verbsOfKubectl[verb]; use != "" && !cmd.HasParent() {
-		hint = "; use " + use
-	} else if near := manifest.Nearest(verb, known); near != "" {
-		hint = "; did you mean " + near + "?"
-	}
-	return fmt.Errorf("unknown command %q for %s%s", verb, cmd.CommandPath(), hint)
 }
 
 // explainArguments adds the expected arguments to errors about the number of arguments.

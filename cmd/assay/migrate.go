@@ -7,13 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/changes"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 type migrateFlags struct {
-	worldFlags
+	world.Options
 	output string
 }
 
@@ -37,49 +40,49 @@ Exit codes: 0 nothing would change; 1 something would change; 2 the cluster coul
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.check(cmd) },
 	}
-	f.register(check)
-	outputFlag(check, &f.output, "text", "json", "yaml")
+	f.AddFlags(check)
+	printer.OutputFlag(check, &f.output, "text", "json", "yaml")
 	cmd.AddCommand(check)
 	return cmd
 }
 
 func (f *migrateFlags) check(cmd *cobra.Command) error {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, rules: true})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Rules: true})
 	if err != nil {
 		return err
 	}
-	program, broken := w.program(cmd.Context(), w.rules)
-	note(cmd, broken)
-	settings := w.desired()
+	program, broken := w.Program(cmd.Context(), w.Rules)
+	world.Note(cmd, broken)
+	settings := w.Desired()
 	settings.Withholding.All = false // the comparison is for those who have not begun to write
-	names := w.fleet.Names()
+	names := w.Fleet.Names()
 	steps := make([][]plan.Step, len(names))
 	without := 0
 	for _, name := range names {
-		if w.fleet.Published(name) == nil {
+		if w.Fleet.Published(name) == nil {
 			without++
 		}
 	}
 	input.Each(len(names), func(i int) {
-		node := w.nodes[names[i]]
-		if node == nil || w.fleet.Published(names[i]) == nil {
+		node := w.Nodes[names[i]]
+		if node == nil || w.Fleet.Published(names[i]) == nil {
 			return
 		}
-		outcome := program.Eval(w.fleet.Input(names[i]))
+		outcome := program.Eval(w.Fleet.Input(names[i]))
 		if outcome.Failed != nil {
 			return
 		}
 		steps[i] = settings.Compare(node, desired.Of(outcome)).Differences()
 	})
-	if len(w.nodes) == 0 {
+	if len(w.Nodes) == 0 {
 		return errors.New("no Nodes found to compare with")
 	}
 	if without > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: no features are published for %s; they are skipped\n", clip.Count(without, "node"))
 	}
-	if w.sharing > 0 {
+	if w.Sharing > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: feature sets, which NFD does not read, are named by %s; before you return to NFD, set core.shareFeatures to false and wait until this note is gone\n",
-			clip.Count(w.sharing, "NodeFeature"))
+			clip.Count(w.Sharing, "NodeFeature"))
 	}
-	return printChangeList(cmd, collectChanges(names, steps), len(names), f.output)
+	return changes.Print(cmd, changes.Collect(names, steps), len(names), f.output)
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
 )
 
 //go:embed testdata/misuse.txt
@@ -37,7 +39,7 @@ func TestMistakes(t *testing.T) {
 			cmd.SetIn(strings.NewReader(""))
 			cmd.SetArgs(strings.Fields(columns[0]))
 			err := cmd.ExecuteContext(t.Context())
-			if err != nil && err != errFound { //nolint:errorlint // it is never wrapped
+			if err != nil && err != cli.ErrFound { //nolint:errorlint // it is never wrapped
 				out.WriteString(err.Error())
 			}
 			if code := string(rune('0' + exitCode(err))); code != columns[1] || !strings.Contains(out.String(), columns[2]) {

@@ -8,11 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules"
 )
 
 type nodesFlags struct {
-	worldFlags
+	world.Options
 	selector string
 	columns  []string
 	output   string
@@ -46,34 +49,34 @@ instances or elements).`,
 				f.columns = append(f.columns, moreColumns...)
 			}
 			if f.watch {
-				return repeated(cmd, isObject(f.output), func() error { return f.run(cmd, args) })
+				return cli.Repeated(cmd, printer.IsObject(f.output), func() error { return f.run(cmd, args) })
 			}
 			return f.run(cmd, args)
 		},
 	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
+	f.AddFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteNames(&f.Flags, "nodes")
 	cmd.Flags().StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes to list")
 	cmd.Flags().StringSliceVarP(&f.columns, "columns", "c", usualColumns, "features to show")
-	_ = cmd.RegisterFlagCompletionFunc("columns", completeColumns) // fails only without the flag
-	headersFlag(cmd, &f.noHeaders)
-	watchFlag(cmd, &f.watch, "the nodes")
-	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
+	_ = cmd.RegisterFlagCompletionFunc("columns", cli.CompleteColumns) // fails only without the flag
+	printer.HeadersFlag(cmd, &f.noHeaders)
+	cli.WatchFlag(cmd, &f.watch, "the nodes")
+	printer.OutputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
 func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
-	w, err := f.load(cmd.Context(), want{nodes: true, features: true, devices: true, selector: f.selector})
+	w, err := f.Load(cmd.Context(), world.Want{Nodes: true, Features: true, Devices: true, Selector: f.selector})
 	if err != nil {
 		return err
 	}
-	names := w.fleet.Names()
+	names := w.Fleet.Names()
 	if len(args) > 0 {
-		name, err := objectName(args[0], nodeKinds...)
+		name, err := cli.ObjectName(args[0], cli.NodeKinds...)
 		if err != nil {
 			return err
 		}
-		if names, err = chooseNodes(name, names); err != nil {
+		if names, err = world.ChooseNodes(name, names); err != nil {
 			return err
 		}
 	}
@@ -86,46 +89,46 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		return nil
 	}
-	rows := &table{}
-	rows.add(append([]string{"NODE"}, f.columns...)...)
+	rows := &printer.Table{}
+	rows.Add(append([]string{"NODE"}, f.columns...)...)
 	var list []map[string]string
 	seen := map[string]bool{} // columns that a node has
 	for _, node := range names {
 		row, object := []string{node}, map[string]string{"node": node}
-		known := w.fleet.Published(node) != nil
-		features := w.fleet.Input(node).Facts
+		known := w.Fleet.Published(node) != nil
+		features := w.Fleet.Input(node).Facts
 		for _, name := range f.columns {
 			value := "?"
 			if known {
 				value = column.Cell(features, name)
 			}
-			if w.opt.Mask.Hides(name) {
+			if w.Limits.Mask.Hides(name) {
 				value = rules.Hidden
 			}
 			seen[name] = seen[name] || known && value != "" && (value != "no" || column.Known(name))
-			row, object[name] = append(row, dash(value)), value
+			row, object[name] = append(row, printer.Dash(value)), value
 		}
-		rows.add(row...)
+		rows.Add(row...)
 		list = append(list, object)
 	}
 	if f.output != "table" && f.output != "wide" {
-		return printObject(cmd.OutOrStdout(), f.output, list)
+		return printer.Object(cmd.OutOrStdout(), f.output, list)
 	}
-	if err := rows.list(cmd.OutOrStdout(), f.noHeaders); err != nil {
+	if err := rows.List(cmd.OutOrStdout(), f.noHeaders); err != nil {
 		return err
 	}
 	unknown := false
 	for _, name := range f.columns {
 		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", printable(name), cmp.Or(meantFeature(name), "; assay features lists the features and their elements"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", printer.Printable(name), cmp.Or(cli.MeantFeature(name), "; assay features lists the features and their elements"))
 			unknown, seen[name] = true, true // one note for a column that is named twice
 		}
 	}
-	if slices.ContainsFunc(names, func(n string) bool { return w.fleet.Published(n) == nil }) {
+	if slices.ContainsFunc(names, func(n string) bool { return w.Fleet.Published(n) == nil }) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: ? means that no features are published for the node")
 	}
 	if unknown {
-		return errFound
+		return cli.ErrFound
 	}
 	return nil
 }

@@ -24,11 +24,6 @@ func newOptions() *cobra.Command {
 	}
 }
 
-// filesFlag adds -f, as kubectl has it, for the files that a command also takes as arguments.
-func filesFlag(cmd *cobra.Command, files *[]string, usage string) {
-	cmd.Flags().StringSliceVarP(files, "filename", "f", nil, usage)
-}
-
 // groupFlags hides shared flags in the help of each command, as kubectl does.
 func groupFlags(root *cobra.Command) {
 	cobra.AddTemplateFunc("ownFlags", func(c *cobra.Command) string { return ownFlags(c).FlagUsages() })

@@ -10,6 +10,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -49,17 +51,17 @@ Exit code 1 if nodes get no label for the request. It prints a note if they do n
 		ValidArgsFunction: completeRequests(f),
 	}
 	f.Register(cmd.Flags())
-	outputFlag(cmd, &output, "text", "patch", "json", "yaml")
+	printer.OutputFlag(cmd, &output, "text", "patch", "json", "yaml")
 	return cmd
 }
 
 // completeRequests completes with the names of the requests in the namespace.
-func completeRequests(f *cluster.Flags) completion {
+func completeRequests(f *cluster.Flags) cli.Completion {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return fromCluster(f, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
+		return cli.FromCluster(f, func(ctx context.Context, c *cluster.Client) (names []string, err error) {
 			list, err := c.Requests(ctx)
 			for i := range list {
 				if list[i].Namespace == f.Namespace() {
@@ -78,20 +80,20 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 	}
 	request, err := c.Request(cmd.Context(), namespace, name)
 	if cluster.IsNotFound(err) && !cluster.IsAbsentKind(err) {
-		return notFound(assayv1alpha1.GroupVersion.WithResource("nodefeaturerequests").GroupResource(), name, elsewhere(namespace))
+		return cli.NotFound(assayv1alpha1.GroupVersion.WithResource("nodefeaturerequests").GroupResource(), name, cli.Elsewhere(namespace))
 	}
 	if err != nil {
 		return err
 	}
 	label := requirements.LabelOf(namespace, name)
 	if label == requirements.ImpossibleLabel {
-		return foundError{fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s", namespace, name, requirements.NameTooLong(namespace, name))}
+		return cli.Found(fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s", namespace, name, requirements.NameTooLong(namespace, name)))
 	}
 	if why := requirements.WithoutLabel(request); why != "" {
-		return foundError{fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s; its pods need the extender, see docs/scheduling.md", namespace, name, why)}
+		return cli.Found(fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s; its pods need the extender, see docs/scheduling.md", namespace, name, why))
 	}
 	if why := serving.NotYet(request); why != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable("nodes do not have the label yet: "+why))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable("nodes do not have the label yet: "+why))
 	}
 	selector := map[string]any{"nodeSelector": map[string]string{label: "true"}}
 	w := cmd.OutOrStdout()
@@ -104,5 +106,5 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 		fmt.Fprintf(w, "%s\n", data)
 		return err
 	}
-	return printObject(w, output, selector)
+	return printer.Object(w, output, selector)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,17 +12,14 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
-// listedRule is a rule object and its source.
-type listedRule struct {
-	nfdv1alpha1.NodeFeatureRule
-	builtIn bool
-}
-
 type rulesFlags struct {
-	worldFlags
+	world.Options
 	builtIn      []string
 	long         bool
 	phase, scope string
@@ -36,10 +32,10 @@ func newRules() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "rules",
 		Short:       "List rules or show one",
-		Annotations: map[string]string{runsAlone: "true"},
+		Annotations: map[string]string{cli.RunsAlone: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownVerb(cmd, args[0])
+				return cli.UnknownVerb(cmd, args[0])
 			}
 			return list.RunE(cmd, args)
 		},
@@ -50,7 +46,7 @@ func newRules() *cobra.Command {
 }
 
 func (f *rulesFlags) register(cmd *cobra.Command) {
-	f.worldFlags.register(cmd)
+	f.Options.AddFlags(cmd)
 	cmd.Flags().StringSliceVar(&f.builtIn, "built-in-rules", nil, "files or directories of the controller's built-in rules")
 }
 
@@ -63,8 +59,8 @@ func newRulesList() *cobra.Command {
   assay rules list --long --phase early`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.phase != "" && !slices.Contains(phaseOrder, f.phase) {
-				return fmt.Errorf("invalid --phase %q: use one of %s", f.phase, strings.Join(phaseOrder, ", "))
+			if f.phase != "" && !slices.Contains(world.PhaseOrder, f.phase) {
+				return fmt.Errorf("invalid --phase %q: use one of %s", f.phase, strings.Join(world.PhaseOrder, ", "))
 			}
 			return f.list(cmd)
 		},
@@ -73,8 +69,8 @@ func newRulesList() *cobra.Command {
 	cmd.Flags().BoolVar(&f.long, "long", false, "print more columns, as -o wide")
 	cmd.Flags().StringVar(&f.phase, "phase", "", "phase of the rules to list: early, preprocess, main")
 	cmd.Flags().StringVar(&f.scope, "scope", "", "scope of the rules to list")
-	headersFlag(cmd, &f.noHeaders)
-	outputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
+	printer.HeadersFlag(cmd, &f.noHeaders)
+	printer.OutputFlag(cmd, &f.output, "table", "wide", "name", "json", "yaml")
 	return cmd
 }
 
@@ -86,7 +82,7 @@ func newRulesGet() *cobra.Command {
 		Example: `  assay rules get gpu -o json`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := objectName(args[0], ruleKinds...)
+			name, err := cli.ObjectName(args[0], cli.RuleKinds...)
 			if err != nil {
 				return err
 			}
@@ -94,18 +90,18 @@ func newRulesGet() *cobra.Command {
 		},
 	}
 	f.register(cmd)
-	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodefeaturerules")
-	outputFlag(cmd, &f.output, "yaml", "json", "name")
+	cmd.ValidArgsFunction = cli.CompleteNames(&f.Flags, "nodefeaturerules")
+	printer.OutputFlag(cmd, &f.output, "yaml", "json", "name")
 	return cmd
 }
 
 // read returns all rules in evaluation order.
-func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
-	w, err := f.load(cmd.Context(), want{rules: true})
+func (f *rulesFlags) read(cmd *cobra.Command) ([]world.ListedRule, error) {
+	w, err := f.Load(cmd.Context(), world.Want{Rules: true})
 	if err != nil {
 		return nil, err
 	}
-	out := w.listed()
+	out := w.Listed()
 	if len(f.builtIn) > 0 {
 		paths, err := input.Paths(f.builtIn)
 		if err != nil {
@@ -114,47 +110,15 @@ func (f *rulesFlags) read(cmd *cobra.Command) ([]listedRule, error) {
 		for _, file := range input.Manifests(paths, nil) {
 			for _, d := range file.Documents {
 				if d.Kind == manifest.KindRule {
-					r := listedRule{builtIn: true}
+					r := world.ListedRule{BuiltIn: true}
 					d.Decode(&r.NodeFeatureRule)
 					out = append(out, r)
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(out, evaluationOrder)
+	slices.SortStableFunc(out, world.EvaluationOrder)
 	return out, nil
-}
-
-// listed returns the rules of a world in evaluation order.
-func (w *world) listed() []listedRule {
-	var out []listedRule
-	for _, r := range w.rules {
-		out = append(out, listedRule{NodeFeatureRule: r})
-	}
-	for _, r := range w.builtIn {
-		out = append(out, listedRule{NodeFeatureRule: r, builtIn: true})
-	}
-	slices.SortStableFunc(out, evaluationOrder)
-	return out
-}
-
-var phaseOrder = []string{"early", "preprocess", "main"}
-
-func phaseOf(r *listedRule) string {
-	if p := string(ptr.Deref(r.Spec.Phase, "")); p != "" {
-		return p
-	}
-	return string(nfdv1alpha1.PhaseMain)
-}
-
-func evaluationOrder(a, b listedRule) int {
-	if d := slices.Index(phaseOrder, phaseOf(&a)) - slices.Index(phaseOrder, phaseOf(&b)); d != 0 {
-		return d
-	}
-	if d := ptr.Deref(b.Spec.Priority, 0) - ptr.Deref(a.Spec.Priority, 0); d != 0 {
-		return int(d)
-	}
-	return strings.Compare(a.Name, b.Name)
 }
 
 func (f *rulesFlags) list(cmd *cobra.Command) error {
@@ -162,8 +126,8 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(r listedRule) bool {
-		return f.phase != "" && phaseOf(&r) != f.phase || f.scope != "" && ptr.Deref(r.Spec.Scope, "") != f.scope
+	all = slices.DeleteFunc(all, func(r world.ListedRule) bool {
+		return f.phase != "" && world.PhaseOf(&r) != f.phase || f.scope != "" && ptr.Deref(r.Spec.Scope, "") != f.scope
 	})
 	w := cmd.OutOrStdout()
 	switch f.output {
@@ -176,11 +140,11 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 	default:
 		items := make([]any, len(all))
 		for i := range all {
-			if items[i], err = shown(&all[i]); err != nil {
+			if items[i], err = world.Shown(&all[i]); err != nil {
 				return err
 			}
 		}
-		return printObject(w, f.output, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+		return printer.Object(w, f.output, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no NodeFeatureRules found")
@@ -189,31 +153,31 @@ func (f *rulesFlags) list(cmd *cobra.Command) error {
 	return f.table(cmd, all)
 }
 
-func (f *rulesFlags) table(cmd *cobra.Command, all []listedRule) error {
-	rows := &table{}
+func (f *rulesFlags) table(cmd *cobra.Command, all []world.ListedRule) error {
+	rows := &printer.Table{}
 	long := f.long || f.output == "wide"
 	header := []string{"NAME", "PRIORITY", "PHASE", "RULES", "MATCHED", "ACCEPTED", "HEALTHY", "BUILT-IN", "AGE"}
 	if long {
 		header = append(header, "SCOPE", "SENSITIVE", "BASED-ON", "DESCRIPTION")
 	}
-	rows.add(header...)
+	rows.Add(header...)
 	for i := range all {
 		r := &all[i]
 		row := []string{
-			r.Name, fmt.Sprint(ptr.Deref(r.Spec.Priority, 0)), phaseOf(r), fmt.Sprint(len(r.Spec.Rules)),
-			number(r.Status.MatchedNodes), statusOf(r, "Accepted"), statusOf(r, "Healthy"), yesNo(r.builtIn), age(r),
+			r.Name, fmt.Sprint(ptr.Deref(r.Spec.Priority, 0)), world.PhaseOf(r), fmt.Sprint(len(r.Spec.Rules)),
+			number(r.Status.MatchedNodes), statusOf(r, "Accepted"), statusOf(r, "Healthy"), yesNo(r.BuiltIn), age(r),
 		}
 		if long {
 			var bases []string
 			for _, b := range r.Spec.BasedOn {
 				bases = append(bases, b.Name)
 			}
-			row = append(row, dash(ptr.Deref(r.Spec.Scope, "")), yesNo(ptr.Deref(r.Spec.Sensitive, false)),
-				dash(strings.Join(bases, ",")), ptr.Deref(r.Spec.Description, ""))
+			row = append(row, printer.Dash(ptr.Deref(r.Spec.Scope, "")), yesNo(ptr.Deref(r.Spec.Sensitive, false)),
+				printer.Dash(strings.Join(bases, ",")), ptr.Deref(r.Spec.Description, ""))
 		}
-		rows.add(row...)
+		rows.Add(row...)
 	}
-	return rows.list(cmd.OutOrStdout(), f.noHeaders)
+	return rows.List(cmd.OutOrStdout(), f.noHeaders)
 }
 
 func number(n *int32) string {
@@ -223,7 +187,7 @@ func number(n *int32) string {
 	return fmt.Sprint(*n)
 }
 
-func statusOf(r *listedRule, name string) string {
+func statusOf(r *world.ListedRule, name string) string {
 	for _, c := range r.Status.Conditions {
 		if c.Type == name {
 			if c.Status == "True" {
@@ -242,14 +206,7 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func age(r *listedRule) string {
+func age(r *world.ListedRule) string {
 	if r.CreationTimestamp.IsZero() {
 		return "-"
 	}
@@ -271,48 +228,11 @@ func (f *rulesFlags) get(cmd *cobra.Command, name string) error {
 			fmt.Fprintln(cmd.OutOrStdout(), "nodefeaturerule.nfd.k8s-sigs.io/"+name)
 			return nil
 		}
-		object, err := shown(&all[i])
+		object, err := world.Shown(&all[i])
 		if err != nil {
 			return err
 		}
-		return printObject(cmd.OutOrStdout(), f.output, object)
+		return printer.Object(cmd.OutOrStdout(), f.output, object)
 	}
-	return notFound(nfdv1alpha1.NodeFeatureRuleResource.GroupResource(), name, didYouMean(name, names))
-}
-
-// shown returns an object without sensitive parts: in sensitive rules, conditions and actions are null.
-func shown(r *listedRule) (any, error) {
-	r.ManagedFields = nil
-	delete(r.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
-	if r.Kind == "" {
-		r.APIVersion, r.Kind = nfdv1alpha1.GroupVersion.String(), manifest.KindRule
-	}
-	data, err := json.Marshal(&r.NodeFeatureRule)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	if err := json.Unmarshal(data, &object); err != nil {
-		return nil, err
-	}
-	spec, _ := object["spec"].(map[string]any)
-	list, _ := spec["rules"].([]any)
-	for _, item := range list {
-		rule, _ := item.(map[string]any)
-		for key, value := range rule { // remove fields that NFD's types always write
-			if value == nil || value == "" {
-				delete(rule, key)
-			}
-		}
-		if ptr.Deref(r.Spec.Sensitive, false) {
-			rule["conditions"], rule["actions"] = nil, nil
-		}
-	}
-	if r.builtIn {
-		object["builtIn"] = true
-	}
-	if status, ok := object["status"].(map[string]any); ok && len(status) == 0 {
-		delete(object, "status")
-	}
-	return object, nil
+	return cli.NotFound(nfdv1alpha1.NodeFeatureRuleResource.GroupResource(), name, cli.DidYouMean(name, names))
 }

@@ -18,6 +18,12 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/column"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/evaluation"
+	"github.com/assay-project/assay/cmd/assay/internal/featuretable"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/rules/clip"
@@ -28,8 +34,8 @@ import (
 const unnamedNode = "node"
 
 type scanFlags struct {
-	machine  machineFlags
-	settings settingFlags
+	machine  machine.Flags
+	settings world.SettingFlags
 	rules    []string
 	archive  string
 	root     string
@@ -65,9 +71,9 @@ that of another machine.`,
 	cmd.Flags().StringVar(&f.node, "node", "", "name of the node; the host name by default")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "keep running and show changes")
 	cmd.Flags().BoolVar(&f.all, "all", false, "do not shorten long lists (table)")
-	f.machine.register(cmd.Flags())
-	f.settings.register(cmd.Flags())
-	outputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
+	f.machine.AddFlags(cmd.Flags())
+	f.settings.AddFlags(cmd.Flags())
+	printer.OutputFlag(cmd, &f.output, "table", "json", "yaml", "nodefeature")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return dictionary.Names(), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -79,8 +85,8 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	if err != nil {
 		return err
 	}
-	runner := discovery.NewRunner(h, hostSources(), discovery.Everything)
-	report, err := f.machine.complete(cmd.Context(), runner, cmd.ErrOrStderr(), cmd.ErrOrStderr())
+	runner := discovery.NewRunner(h, machine.Sources(), discovery.Everything)
+	report, err := f.machine.Complete(cmd.Context(), runner, cmd.ErrOrStderr(), cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -90,7 +96,7 @@ func (f *scanFlags) run(cmd *cobra.Command, patterns []string) error {
 	}
 	shown := selectFeatures(&report.Features, patterns)
 	if len(patterns) > 0 && empty(shown) {
-		return foundError{fmt.Errorf("this machine has no feature %s%s", strings.Join(patterns, ", "), meantFeature(patterns[0]))}
+		return cli.Found(fmt.Errorf("this machine has no feature %s%s", strings.Join(patterns, ", "), cli.MeantFeature(patterns[0])))
 	}
 	if err := f.print(cmd.OutOrStdout(), name, shown, report.Labels, len(patterns) > 0); err != nil {
 		return err
@@ -135,18 +141,18 @@ func (f *scanFlags) host(stdin io.Reader) (host.Host, error) {
 }
 
 func (f *scanFlags) evaluate(cmd *cobra.Command, name string, report *discovery.Report) error {
-	s, err := f.settings.over(cmd.ErrOrStderr(), unknownInstallation())
+	s, err := f.settings.Over(cmd.ErrOrStderr(), world.UnknownInstallation())
 	if err != nil {
 		return err
 	}
 	opt := s.Rules()
-	set, err := loadRules(cmd, f.rules, opt)
+	set, err := world.LoadRules(cmd, f.rules, opt)
 	if err != nil {
 		return err
 	}
-	set.print(cmd.ErrOrStderr(), false)
-	in := localInput(s.Gather(cluster.DefaultNamespace), name, report)
-	return printEvaluation(cmd, set, in, opt, f.output, traceOptions{taints: s.EnableTaints, all: f.all, mask: opt.Mask})
+	set.Print(cmd.ErrOrStderr(), false)
+	in := machine.Input(s.Gather(cluster.DefaultNamespace), name, report)
+	return evaluation.PrintFiles(cmd, set, in, opt, f.output, evaluation.Options{Taints: s.EnableTaints, All: f.all, Mask: opt.Mask})
 }
 
 func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Features, labels map[string]string, part bool) error {
@@ -157,16 +163,16 @@ func (f *scanFlags) print(w io.Writer, name string, features *nfdv1alpha1.Featur
 	}
 	switch f.output {
 	case "nodefeature":
-		return printObject(w, "yaml", object)
+		return printer.Object(w, "yaml", object)
 	case "table":
 	default: // the formats of objects
-		return printObject(w, f.output, struct {
+		return printer.Object(w, f.output, struct {
 			Node     string                `json:"node"`
 			Features *nfdv1alpha1.Features `json:"features"`
 			Labels   map[string]string     `json:"labels,omitempty"`
 		}{name, features, labels})
 	}
-	(&featureTable{w: w, s: styleOf(w), all: f.all || part}).print(features)
+	(&featuretable.Table{W: w, S: printer.StyleOf(w), All: f.all || part}).Print(features)
 	if !part {
 		fmt.Fprintf(w, "\n%s by default; assay scan -o json lists them, assay scan --rules FILE those of your rules\n", clip.Count(len(labels), "label"))
 	}

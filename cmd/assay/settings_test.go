@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/settings"
 	"github.com/assay-project/assay/settings/settingstest"
 )
@@ -97,20 +98,20 @@ func TestEachSettingOfAnInstallationIsInForce(t *testing.T) {
 			url := installation(t, o.File, args...)
 			c := client(t, url)
 			for _, component := range []string{"controller", "webhook"} {
-				got, err := readInstalled(t.Context(), c, "", component, "")
+				got, err := world.ReadInstalled(t.Context(), c, "", component, "")
 				if err != nil || got == nil || !got.Equal(want) {
 					t.Fatalf("the settings of the %s are %+v, %v, want %+v", component, got, err, want)
 				}
 			}
-			verb := &worldFlags{notes: t.Output}
-			s, known, err := verb.controller(t.Context(), c, "ns")
+			verb := &world.Options{Notes: t.Output}
+			s, known, err := verb.Controller(t.Context(), c, "ns")
 			if err != nil || !known {
 				t.Fatal(known, err)
 			}
-			w := newWorld(s, "ns")
-			w.installed = true
-			if !reflect.DeepEqual(w.opt, want.Rules()) || !reflect.DeepEqual(w.policy(), want.Gather("ns")) || w.withholding() != want.Withholding() {
-				t.Errorf("verbs evaluate with %+v, %+v, %+v", w.opt, w.policy(), w.withholding())
+			w := world.New(s, "ns")
+			w.Installed = true
+			if !reflect.DeepEqual(w.Limits, want.Rules()) || !reflect.DeepEqual(w.Policy(), want.Gather("ns")) || w.Withholding() != want.Withholding() {
+				t.Errorf("verbs evaluate with %+v, %+v, %+v", w.Limits, w.Policy(), w.Withholding())
 			}
 			lint, cmd := &lintFlags{cluster: true}, &cobra.Command{}
 			connect(t, &lint.connect, url)
@@ -135,8 +136,8 @@ func TestSettingsThatMayNotBeReadAreNoted(t *testing.T) {
 	}))
 	defer server.Close()
 	var notes strings.Builder
-	f := &worldFlags{notes: func() io.Writer { return &notes }}
-	s, known, err := f.controller(t.Context(), client(t, server.URL), "ns")
+	f := &world.Options{Notes: func() io.Writer { return &notes }}
+	s, known, err := f.Controller(t.Context(), client(t, server.URL), "ns")
 	if err != nil || known || !s.EnableTaints || !strings.Contains(notes.String(), "the settings of the controller are unknown: deployments is forbidden") {
 		t.Errorf("known %t, %v, notes %q", known, err, notes.String())
 	}

@@ -11,11 +11,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/api/topology/v1alpha2"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/workload"
 	"github.com/assay-project/assay/cmd/assay/numa"
 	"github.com/assay-project/assay/discovery/host"
 	"github.com/assay-project/assay/discovery/podres"
@@ -46,7 +48,7 @@ Without NODE it lists all nodes. With --local it asks the kubelet of this machin
   assay topology worker-7
   assay topology why train-0 -n ml
   assay topology fingerprint worker-7`,
-		Annotations: map[string]string{runsAlone: "true"},
+		Annotations: map[string]string{cli.RunsAlone: "true"},
 		RunE:        func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.Register(cmd.Flags())
@@ -54,15 +56,15 @@ Without NODE it lists all nodes. With --local it asks the kubelet of this machin
 	cmd.Flags().StringVar(&f.socket, "podresources-socket", podres.DefaultSocket, "the kubelet's pod resources socket (with --local)")
 	cmd.Flags().StringVar(&f.kubeletConfig, "kubelet-config", "/var/lib/kubelet/config.yaml", "the kubelet's configuration file (with --local)")
 	cmd.Flags().StringVar(&f.kubeletConfigDir, "kubelet-config-dir", "", "directory of drop-ins of the kubelet's configuration (with --local)")
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
-	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
+	printer.OutputFlag(cmd, &f.output, "text", "json", "yaml")
+	cmd.ValidArgsFunction = cli.CompleteNames(&f.Flags, "nodes")
 	cmd.AddCommand(newTopologyWhy(), newTopologyFingerprint())
 	return cmd
 }
 
 func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return unknownVerb(cmd, args[0])
+		return cli.UnknownVerb(cmd, args[0])
 	}
 	if f.local {
 		if len(args) > 0 {
@@ -75,7 +77,7 @@ func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if len(args) > 0 {
-		name, err := objectName(args[0], nodeKinds...)
+		name, err := cli.ObjectName(args[0], cli.NodeKinds...)
 		if err != nil {
 			return err
 		}
@@ -84,7 +86,7 @@ func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 			return noTopology(err)
 		}
 		if f.output != "text" {
-			return printObject(cmd.OutOrStdout(), f.output, t)
+			return printer.Object(cmd.OutOrStdout(), f.output, t)
 		}
 		showTopology(cmd.OutOrStdout(), t)
 		return nil
@@ -94,7 +96,7 @@ func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 		return noTopology(err)
 	}
 	if f.output != "text" {
-		return printObject(cmd.OutOrStdout(), f.output, all)
+		return printer.Object(cmd.OutOrStdout(), f.output, all)
 	}
 	listTopologies(cmd.OutOrStdout(), all)
 	return nil
@@ -104,9 +106,9 @@ func (f *topologyFlags) run(cmd *cobra.Command, args []string) error {
 func noTopology(err error) error {
 	switch {
 	case cluster.IsAbsentKind(err):
-		return foundError{err}
+		return cli.Found(err)
 	case cluster.IsNotFound(err):
-		return foundError{fmt.Errorf("no NodeResourceTopology is published (%w); set topology.enabled of the chart", err)}
+		return cli.Found(fmt.Errorf("no NodeResourceTopology is published (%w); set topology.enabled of the chart", err))
 	}
 	return err
 }
@@ -123,11 +125,11 @@ func listTopologies(w io.Writer, all []v1alpha2.NodeResourceTopology) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	rows := &table{}
-	rows.add(append([]string{"NODE", "POLICY", "SCOPE", "ZONES"}, names...)...)
+	rows := &printer.Table{}
+	rows.Add(append([]string{"NODE", "POLICY", "SCOPE", "ZONES"}, names...)...)
 	for i := range all {
 		t := &all[i]
-		row := []string{t.Name, dash(numa.Attribute(t, topology.AttributePolicy)), dash(numa.Attribute(t, topology.AttributeScope)), strconv.Itoa(len(t.Zones))}
+		row := []string{t.Name, printer.Dash(numa.Attribute(t, topology.AttributePolicy)), printer.Dash(numa.Attribute(t, topology.AttributeScope)), strconv.Itoa(len(t.Zones))}
 		for _, name := range names {
 			var cells []string
 			for z := range t.Zones {
@@ -139,36 +141,36 @@ func listTopologies(w io.Writer, all []v1alpha2.NodeResourceTopology) {
 			}
 			row = append(row, strings.Join(cells, " "))
 		}
-		rows.add(row...)
+		rows.Add(row...)
 	}
-	rows.print(w, "")
+	rows.Print(w, "")
 }
 
 // showTopology prints one node.
 func showTopology(w io.Writer, t *v1alpha2.NodeResourceTopology) {
-	fmt.Fprintln(w, printable(t.Name))
+	fmt.Fprintln(w, printer.Printable(t.Name))
 	for _, a := range t.Attributes {
-		fmt.Fprintln(w, "  "+printable(a.Name)+":", printable(a.Value))
+		fmt.Fprintln(w, "  "+printer.Printable(a.Name)+":", printer.Printable(a.Value))
 	}
-	rows := &table{}
-	rows.add("ZONE", "RESOURCE", "AVAILABLE", "ALLOCATABLE", "CAPACITY")
+	rows := &printer.Table{}
+	rows.Add("ZONE", "RESOURCE", "AVAILABLE", "ALLOCATABLE", "CAPACITY")
 	for _, z := range t.Zones {
 		name := z.Name
 		for _, r := range z.Resources {
-			rows.add(name, r.Name, amount(r.Name, r.Available.Value()), amount(r.Name, r.Allocatable.Value()), amount(r.Name, r.Capacity.Value()))
+			rows.Add(name, r.Name, amount(r.Name, r.Available.Value()), amount(r.Name, r.Allocatable.Value()), amount(r.Name, r.Capacity.Value()))
 			name = ""
 		}
 	}
-	rows.print(w, "  ")
+	rows.Print(w, "  ")
 	if len(t.Zones) < 2 {
 		return
 	}
-	distances := &table{}
+	distances := &printer.Table{}
 	header := []string{"DISTANCE"}
 	for _, z := range t.Zones {
 		header = append(header, z.Name)
 	}
-	distances.add(header...)
+	distances.Add(header...)
 	for _, z := range t.Zones {
 		row := []string{z.Name}
 		for _, other := range t.Zones {
@@ -180,9 +182,9 @@ func showTopology(w io.Writer, t *v1alpha2.NodeResourceTopology) {
 			}
 			row = append(row, cell)
 		}
-		distances.add(row...)
+		distances.Add(row...)
 	}
-	distances.print(w, "  ")
+	distances.Print(w, "  ")
 }
 
 // amount formats a number of a resource: bytes with a binary unit.
@@ -228,7 +230,7 @@ func (f *topologyFlags) runLocal(cmd *cobra.Command) error {
 	t := &v1alpha2.NodeResourceTopology{TopologyPolicies: r.TopologyPolicies, Zones: r.Zones, Attributes: r.Attributes}
 	t.Name = in.Node
 	if f.output != "text" {
-		return printObject(cmd.OutOrStdout(), f.output, t)
+		return printer.Object(cmd.OutOrStdout(), f.output, t)
 	}
 	showTopology(cmd.OutOrStdout(), t)
 	showHolders(cmd.OutOrStdout(), in.Pods, r)
@@ -237,8 +239,8 @@ func (f *topologyFlags) runLocal(cmd *cobra.Command) error {
 
 // showHolders prints what containers hold, and what the zones do not contain.
 func showHolders(w io.Writer, pods []podres.Pod, r *topology.Result) {
-	rows := &table{}
-	rows.add("POD", "CONTAINER", "HOLDS")
+	rows := &printer.Table{}
+	rows.Add("POD", "CONTAINER", "HOLDS")
 	for _, p := range pods {
 		for _, c := range p.Containers {
 			var holds []string
@@ -256,18 +258,18 @@ func showHolders(w io.Writer, pods []podres.Pod, r *topology.Result) {
 				holds = append(holds, "claim "+claim.Name)
 			}
 			if len(holds) > 0 {
-				rows.add(p.Namespace+"/"+p.Name, c.Name, strings.Join(holds, "; "))
+				rows.Add(p.Namespace+"/"+p.Name, c.Name, strings.Join(holds, "; "))
 			}
 		}
 	}
-	if len(rows.rows) > 1 {
-		rows.print(w, "  ")
+	if len(rows.Rows) > 1 {
+		rows.Print(w, "  ")
 	}
 	if len(r.Claims) > 0 {
 		fmt.Fprintf(w, "  note: no zone contains %s of DRA drivers, which the kubelet lists without a NUMA node\n", clip.Count(len(r.Claims), "device"))
 	}
 	if len(r.Unknown) > 0 {
-		fmt.Fprintln(w, "  note: held, and not listed as allocatable, so that no zone contains them:", printable(strings.Join(r.Unknown, ", ")))
+		fmt.Fprintln(w, "  note: held, and not listed as allocatable, so that no zone contains them:", printer.Printable(strings.Join(r.Unknown, ", ")))
 	}
 	fmt.Fprintln(w, "  note: the kubelet does not list what init containers hold; it is available until the next container of the pod starts")
 }
@@ -295,21 +297,21 @@ It reads the published numbers. A scheduler with a cache also counts pods that i
 				return err
 			}
 			if f.output != "text" {
-				err = printObject(cmd.OutOrStdout(), f.output, list)
+				err = printer.Object(cmd.OutOrStdout(), f.output, list)
 			} else {
 				showVerdicts(cmd.OutOrStdout(), list)
 			}
 			if err == nil && !slices.ContainsFunc(list, func(v numa.Verdict) bool { return v.Fits }) {
-				return errFound
+				return cli.ErrFound
 			}
 			return err
 		},
 	}
 	f.Register(cmd.Flags())
 	cmd.Flags().StringVar(&node, "node", "", "the only node to show")
-	cmd.ValidArgsFunction = completePods(&f.Flags, true)
-	completeNodeFlag(cmd, &f.Flags)
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	cmd.ValidArgsFunction = workload.CompletePods(&f.Flags, true)
+	cli.CompleteNodeFlag(cmd, &f.Flags)
+	printer.OutputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
@@ -321,7 +323,7 @@ func (f *topologyFlags) why(ctx context.Context, c *cluster.Client, name, node s
 	}
 	pod, err := c.Pod(ctx, namespace, name)
 	if cluster.IsNotFound(err) {
-		return nil, notFound(corev1.Resource("pods"), name, elsewhere(namespace))
+		return nil, cli.NotFound(corev1.Resource("pods"), name, cli.Elsewhere(namespace))
 	}
 	if err != nil {
 		return nil, err
@@ -347,21 +349,21 @@ func (f *topologyFlags) why(ctx context.Context, c *cluster.Client, name, node s
 		}
 	}
 	if len(list) == 0 {
-		return nil, notFound(corev1.Resource("nodes"), node, didYouMean(node, known))
+		return nil, cli.NotFound(corev1.Resource("nodes"), node, cli.DidYouMean(node, known))
 	}
 	return list, nil
 }
 
 func showVerdicts(w io.Writer, list []numa.Verdict) {
-	s := styleOf(w)
+	s := printer.StyleOf(w)
 	for _, v := range list {
-		mark := s.good("fits")
+		mark := s.Good("fits")
 		if !v.Fits {
-			mark = s.bad("no  ")
+			mark = s.Bad("no  ")
 		}
-		fmt.Fprintln(w, mark, printable(v.Node)+":", printable(v.Reason))
+		fmt.Fprintln(w, mark, printer.Printable(v.Node)+":", printer.Printable(v.Reason))
 		for _, z := range v.Zones {
-			fmt.Fprintln(w, "       "+printable(z.Zone)+":", printable(strings.Join(z.Missing, "; ")))
+			fmt.Fprintln(w, "       "+printer.Printable(z.Zone)+":", printer.Printable(strings.Join(z.Missing, "; ")))
 		}
 	}
 }
@@ -380,7 +382,7 @@ Exit codes: 0 a scheduler in one of the modes computes the published fingerprint
 		Example: `  assay topology fingerprint worker-7`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := objectName(args[0], nodeKinds...)
+			name, err := cli.ObjectName(args[0], cli.NodeKinds...)
 			if err != nil {
 				return err
 			}
@@ -398,36 +400,36 @@ Exit codes: 0 a scheduler in one of the modes computes the published fingerprint
 			}
 			found := numa.Compare(t, pods)
 			if f.output != "text" {
-				err = printObject(cmd.OutOrStdout(), f.output, found)
+				err = printer.Object(cmd.OutOrStdout(), f.output, found)
 			} else {
 				showComparison(cmd.OutOrStdout(), &found)
 			}
 			if err == nil && !found.Matches() {
-				return errFound
+				return cli.ErrFound
 			}
 			return err
 		},
 	}
 	f.Register(cmd.Flags())
-	cmd.ValidArgsFunction = completeNames(&f.Flags, "nodes")
-	outputFlag(cmd, &f.output, "text", "json", "yaml")
+	cmd.ValidArgsFunction = cli.CompleteNames(&f.Flags, "nodes")
+	printer.OutputFlag(cmd, &f.output, "text", "json", "yaml")
 	return cmd
 }
 
 func showComparison(w io.Writer, c *numa.Comparison) {
-	rows := &table{}
+	rows := &printer.Table{}
 	same := func(fingerprint string) string {
 		if fingerprint == c.Published {
 			return "same"
 		}
 		return "differs"
 	}
-	rows.add("published", dash(c.Published), "method "+dash(c.Method))
-	rows.add("informerMode Dedicated", c.Dedicated, same(c.Dedicated))
-	rows.add("informerMode Shared", c.Shared, same(c.Shared))
-	rows.add("pods that the kubelet lists", c.Kubelet, same(c.Kubelet))
-	rows.print(w, "")
+	rows.Add("published", printer.Dash(c.Published), "method "+printer.Dash(c.Method))
+	rows.Add("informerMode Dedicated", c.Dedicated, same(c.Dedicated))
+	rows.Add("informerMode Shared", c.Shared, same(c.Shared))
+	rows.Add("pods that the kubelet lists", c.Kubelet, same(c.Kubelet))
+	rows.Print(w, "")
 	for _, p := range c.Pods {
-		fmt.Fprintln(w, "pod", printable(p))
+		fmt.Fprintln(w, "pod", printer.Printable(p))
 	}
 }

@@ -14,14 +14,23 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/explanation"
+	"github.com/assay-project/assay/cmd/assay/internal/featuretable"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/discovery/host"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/rules"
@@ -30,8 +39,8 @@ import (
 )
 
 type uiFlags struct {
-	worldFlags
-	machine machineFlags
+	world.Options
+	machine machine.Flags
 	local   bool
 	open    bool
 	address string
@@ -54,26 +63,26 @@ users who must not see the features of all nodes.`,
   assay ui --open --context staging`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = completeYAML
+	f.AddFlags(cmd)
+	cmd.ValidArgsFunction = cli.CompleteYAML
 	cmd.Flags().BoolVar(&f.local, "local", false, "show this machine; it needs no cluster")
-	f.machine.register(cmd.Flags())
+	f.machine.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&f.open, "open", false, "open the first page in the browser")
 	cmd.Flags().StringVar(&f.address, "address", ui.DefaultAddress, "address of the loopback interface to listen on; port 0: any free port")
 	return cmd
 }
 
 func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 && len(f.from) > 0 {
+	if len(args) > 0 && len(f.From) > 0 {
 		return errors.New("invalid arguments: name files either as FILE… or with --from")
 	}
-	f.from = append(f.from, args...)
+	f.From = append(f.From, args...)
 	listener, err := ui.Listen(f.address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	if !f.local && len(f.from) == 0 {
+	if !f.local && len(f.From) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Reading the cluster.") // which takes some seconds if it is large
 	}
 	first, err := f.snapshot(cmd.Context())
@@ -85,7 +94,7 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", clip.Count(len(first.Nodes), "node"), first.Where)
 	for _, text := range first.Notes {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printable(text))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(text))
 	}
 	if f.open {
 		page, err := redirectPage(url)
@@ -126,41 +135,41 @@ func openBrowser(ctx context.Context, file string) error {
 func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 	var notes strings.Builder
 	reading := *f
-	reading.notes = func() io.Writer { return &notes }
-	w, err := reading.readAll(ctx, f.notes())
+	reading.Notes = func() io.Writer { return &notes }
+	w, err := reading.readAll(ctx, f.Notes())
 	if err != nil {
 		return nil, err
 	}
-	program, broken := w.program(ctx, w.rules)
-	out := &ui.Snapshot{Where: w.where, At: time.Now(), Program: program, Known: w.known(f, program), Desired: w.desired(), Unknown: w.unknown()}
+	program, broken := w.Program(ctx, w.Rules)
+	out := &ui.Snapshot{Where: w.Where, At: time.Now(), Program: program, Known: reviewInput(w, f, program), Desired: w.Desired(), Unknown: unknown(w)}
 	unread := map[string]string{}
-	if !f.local || len(f.from) > 0 {
-		live := &liveWorld{worldFlags: &f.worldFlags, world: w}
-		live.client, _ = w.kept.(*cluster.Client)
+	if !f.local || len(f.From) > 0 {
+		live := &liveWorld{Options: &f.Options, world: w}
+		live.client, _ = w.Kept.(*cluster.Client)
 		out.Live, out.Objects = live, live.objects(ctx)
 	}
 	if out.Unknown.Nodes == "" && out.Unknown.Features == "" {
-		out.Trees = w.trees(&notes, out.Objects.Baselines.Items)
+		out.Trees = treesOf(w, &notes, out.Objects.Baselines.Items)
 	}
 	for line := range strings.Lines(notes.String()) {
 		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
 	}
-	if err := w.unread["nodefeatureruletemplates"]; err != nil {
+	if err := w.Unread["nodefeatureruletemplates"]; err != nil {
 		out.Notes = append(out.Notes, "the templates of rules are unknown: "+err.Error())
 	}
-	for _, l := range leftOuts(broken) {
+	for _, l := range world.LeftOuts(broken) {
 		out.Notes = append(out.Notes, ui.LeftOut+l.Error())
-		if l.unread {
-			unread[l.object] = l.err.Error()
+		if l.Unread {
+			unread[l.Object] = l.Err.Error()
 		}
 	}
-	workers, err := w.workers(ctx)
+	workers, err := workers(ctx, w)
 	if err != nil {
 		out.Notes = append(out.Notes, "the state of the workers is unknown: "+err.Error())
 	}
-	for _, name := range w.fleet.Names() {
-		n := ui.Node{Object: w.nodes[name], Input: w.fleet.Input(name), OfWorker: !w.orphan(name)}
-		for _, p := range w.fleet.Published(name) {
+	for _, name := range w.Fleet.Names() {
+		n := ui.Node{Object: w.Nodes[name], Input: w.Fleet.Input(name), OfWorker: !w.Orphan(name)}
+		for _, p := range w.Fleet.Published(name) {
 			n.Published = true
 			if p.Changed.After(n.Changed) {
 				n.Changed = p.Changed.Time
@@ -171,15 +180,17 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
-	if _, ok := w.kept.(*cluster.Client); ok {
-		out.Report = w.report
+	if _, ok := w.Kept.(*cluster.Client); ok {
+		out.Report = w.Report
 	}
-	out.Explain = w.unwanted
-	for _, r := range w.listed() {
+	out.Explain = func(ctx context.Context, node *corev1.Node, o *rules.Outcome, report *held.Report) []ui.Unwanted {
+		return unwanted(ctx, w, node, o, report)
+	}
+	for _, r := range w.Listed() {
 		plain := r
 		plain.ObjectMeta = metav1.ObjectMeta{Name: r.Name, Labels: r.Labels, Annotations: r.Annotations} // without the fields that the API server sets
 		plain.Status = nfdv1alpha1.NodeFeatureRuleStatus{}
-		object, err := shown(&plain)
+		object, err := world.Shown(&plain)
 		if err != nil {
 			return nil, err
 		}
@@ -187,17 +198,29 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Rules = append(out.Rules, ui.Rule{Object: &r.NodeFeatureRule, BuiltIn: r.builtIn, Text: string(text), LeftOut: unread[r.Name]})
+		out.Rules = append(out.Rules, ui.Rule{Object: &r.NodeFeatureRule, BuiltIn: r.BuiltIn, Text: string(text), LeftOut: unread[r.Name]})
 	}
-	names := &featureTable{}
-	out.Describe = names.label
+	names := &featuretable.Table{}
+	out.Describe = names.Label
 	return out, nil
 }
 
+// unwanted explains the keys of a Node that no rule or NodeFeature gives now.
+func unwanted(ctx context.Context, w *world.World, node *corev1.Node, o *rules.Outcome, report *held.Report) (out []ui.Unwanted) {
+	for _, x := range explanation.Unwanted(ctx, w, node, o, report) {
+		row := ui.Unwanted{Kind: x.Kind, Key: x.Key, Value: *x.Value, Kept: x.State == desired.Kept, Own: x.State == desired.Own, Hold: x.Hold, Why: x.Why, By: x.Managers}
+		for _, s := range x.Sources {
+			row.By = append(row.By, s.Why)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
 // unknown says what of the cluster the user may not read.
-func (w *world) unknown() ui.Unknown {
+func unknown(w *world.World) ui.Unknown {
 	why := func(resource string) string {
-		if err := w.unread[resource]; err != nil {
+		if err := w.Unread[resource]; err != nil {
 			return err.Error()
 		}
 		return ""
@@ -206,35 +229,35 @@ func (w *world) unknown() ui.Unknown {
 }
 
 // workers returns the faults of the workers by node; nil: they are unknown.
-func (w *world) workers(ctx context.Context) (map[string]doctor.WorkerFault, error) {
-	c, ok := w.kept.(*cluster.Client)
+func workers(ctx context.Context, w *world.World) (map[string]doctor.WorkerFault, error) {
+	c, ok := w.Kept.(*cluster.Client)
 	if !ok {
 		return nil, nil
 	}
-	return doctor.WorkerFaults(ctx, c, w.own, w.nodes)
+	return doctor.WorkerFaults(ctx, c, w.Own, w.Nodes)
 }
 
 // readAll reads the cluster, the files or this machine, and prints to progress what it waits for.
-func (f *uiFlags) readAll(ctx context.Context, progress io.Writer) (*world, error) {
+func (f *uiFlags) readAll(ctx context.Context, progress io.Writer) (*world.World, error) {
 	if !f.local {
-		return f.load(ctx, want{nodes: true, features: true, devices: true, rules: true, partial: true})
+		return f.Load(ctx, world.Want{Nodes: true, Features: true, Devices: true, Rules: true, Partial: true})
 	}
-	w, err := f.empty()
+	w, err := f.Empty()
 	if err != nil {
 		return nil, err
 	}
-	if err := w.readFiles(f.from, want{rules: true}); err != nil {
+	if err := w.ReadFiles(f.From, world.Want{Rules: true}); err != nil {
 		return nil, err
 	}
-	w.nodes = nil
+	w.Nodes = nil
 	h := host.Real(host.Paths{})
-	report, err := f.machine.discover(ctx, h, progress, f.notes())
+	report, err := f.machine.Discover(ctx, h, progress, f.Notes())
 	if err != nil {
 		return nil, err
 	}
-	w.where = "this machine"
-	w.objects.Published = []offline.Published{offline.Local(w.policy(), h.System.NodeName(), &report.Features, report.Labels)}
-	w.settle(f.notes())
+	w.Where = "this machine"
+	w.Objects.Published = []offline.Published{offline.Local(w.Policy(), h.System.NodeName(), &report.Features, report.Labels)}
+	w.Settle(f.Notes())
 	return w, nil
 }
 
@@ -257,15 +280,15 @@ func withoutNull(v any) any {
 	return v
 }
 
-// known returns the input for reviews of rules. Only for a cluster is it complete.
-func (w *world) known(f *uiFlags, program *rules.Program) review.Known {
+// reviewInput returns the input for reviews of rules. Only for a cluster is it complete.
+func reviewInput(w *world.World, f *uiFlags, program *rules.Program) review.Known {
 	out := review.Known{
-		Rules: w.opt, Withholding: w.withholding(), DefaultTemplate: w.settings.DefaultTemplate, IDs: &ids.Lazy{},
-		Templates: func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.templates[name], nil },
+		Rules: w.Limits, Withholding: w.Withholding(), DefaultTemplate: w.Settings.DefaultTemplate, IDs: &ids.Lazy{},
+		Templates: func(name string) (*nfdv1alpha1.NodeFeatureRuleSpec, error) { return w.Templates[name], nil },
 	}
-	if f.local || len(f.from) > 0 {
+	if f.local || len(f.From) > 0 {
 		return out
 	}
-	out.AllTemplates, out.Published = w.unread["nodefeatureruletemplates"] == nil, w.publishes(program)
+	out.AllTemplates, out.Published = w.Unread["nodefeatureruletemplates"] == nil, w.Publishes(program)
 	return out
 }

@@ -20,7 +20,7 @@ import (
 func uiPage(t *testing.T, objects map[string]any, page string) string {
 	t.Helper()
 	f, cmd := &uiFlags{}, &cobra.Command{}
-	f.register(cmd)
+	f.AddFlags(cmd)
 	if err := cmd.ParseFlags([]string{"--kubeconfig", fakeAPI(t, objects)}); err != nil {
 		t.Fatal(err)
 	}

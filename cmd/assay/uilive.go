@@ -5,16 +5,18 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"golang.org/x/sync/errgroup"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/placement"
+	"github.com/assay-project/assay/cmd/assay/internal/workload"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/extender"
@@ -24,8 +26,8 @@ import (
 
 // liveWorld reads what the pages of assay ui show in addition to nodes and rules. It implements ui.Live.
 type liveWorld struct {
-	*worldFlags
-	world  *world
+	*world.Options
+	world  *world.World
 	client *cluster.Client // nil: files
 }
 
@@ -45,10 +47,10 @@ func (l *liveWorld) objects(ctx context.Context) (out ui.Objects) {
 	if l.client == nil {
 		w := l.world
 		return ui.Objects{
-			Requests: ui.Kind[assayv1alpha1.NodeFeatureRequest]{Items: w.scheduling.requests},
-			Policies: ui.Kind[assayv1alpha1.NodeFeatureSchedulingPolicy]{Items: w.scheduling.policies},
-			Groups:   ui.Kind[nfdv1alpha1.NodeFeatureGroup]{Items: w.filed.groups}, Baselines: ui.Kind[assayv1alpha1.NodeBaseline]{Items: w.baselines},
-			Shapes: ui.Kind[assayv1alpha1.NodeShape]{Items: w.filed.shapes}, Sets: ui.Kind[assayv1alpha1.NodeFeatureSet]{Items: w.filed.sets},
+			Requests: ui.Kind[assayv1alpha1.NodeFeatureRequest]{Items: w.Scheduling.Requests},
+			Policies: ui.Kind[assayv1alpha1.NodeFeatureSchedulingPolicy]{Items: w.Scheduling.Policies},
+			Groups:   ui.Kind[nfdv1alpha1.NodeFeatureGroup]{Items: w.Filed.Groups}, Baselines: ui.Kind[assayv1alpha1.NodeBaseline]{Items: w.Baselines},
+			Shapes: ui.Kind[assayv1alpha1.NodeShape]{Items: w.Filed.Shapes}, Sets: ui.Kind[assayv1alpha1.NodeFeatureSet]{Items: w.Filed.Sets},
 		}
 	}
 	var group errgroup.Group
@@ -89,13 +91,13 @@ func (l *liveWorld) Events(ctx context.Context, kind, namespace, name string) ([
 	if l.client != nil {
 		return l.client.EventsOf(ctx, kind, namespace, name)
 	}
-	if len(l.world.filed.events) == 0 {
-		return nil, fmt.Errorf("%s has no Events; add those that kubectl get events -A -o yaml prints", l.world.where)
+	if len(l.world.Filed.Events) == 0 {
+		return nil, fmt.Errorf("%s has no Events; add those that kubectl get events -A -o yaml prints", l.world.Where)
 	}
 	var out []corev1.Event
-	for i := range l.world.filed.events {
-		if of := &l.world.filed.events[i].InvolvedObject; of.Kind == kind && of.Name == name && (namespace == "" || of.Namespace == namespace) {
-			out = append(out, l.world.filed.events[i])
+	for i := range l.world.Filed.Events {
+		if of := &l.world.Filed.Events[i].InvolvedObject; of.Kind == kind && of.Name == name && (namespace == "" || of.Namespace == namespace) {
+			out = append(out, l.world.Filed.Events[i])
 		}
 	}
 	return out, nil
@@ -103,7 +105,7 @@ func (l *liveWorld) Events(ctx context.Context, kind, namespace, name string) ([
 
 // Waiting implements ui.Live.
 func (l *liveWorld) Waiting(ctx context.Context) (out []corev1.Pod, err error) {
-	list := l.world.scheduling.pods
+	list := l.world.Scheduling.Pods
 	if l.client != nil {
 		if list, err = l.client.PendingPods(ctx); err != nil {
 			return nil, err
@@ -119,19 +121,20 @@ func (l *liveWorld) Waiting(ctx context.Context) (out []corev1.Pod, err error) {
 
 // Why implements ui.Live.
 func (l *liveWorld) Why(ctx context.Context, nodes *index.Index, namespace, name, node string) (*corev1.Pod, *serving.Answer, error) {
-	t := podTarget{&workloads[0], namespace, name}
-	pod, err := l.world.pod(ctx, l.client, t)
+	t := workload.Target{Of: &workload.Kinds[0], Namespace: namespace, Name: name}
+	w := l.world
+	pod, err := placement.Pod(ctx, w, l.client, t)
 	if cluster.IsNotFound(err) || l.client == nil && err != nil {
 		return nil, nil, nil //nolint:nilerr // the only error without a cluster: the files do not have the pod
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	known, err := l.world.requirements(ctx, l.client)
+	known, err := placement.Requirements(ctx, w, l.client)
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := l.answer(ctx, l.client, l.world, &extender.Decider{Index: nodes, Requirements: known}, t, pod, cmp.Or(node, pod.Spec.NodeName))
+	answer, err := placement.Answer(ctx, l.Options, l.client, w, &extender.Decider{Index: nodes, Requirements: known}, t, pod, cmp.Or(node, pod.Spec.NodeName))
 	if err != nil {
 		answer.Warnings = append(answer.Warnings, "What makes the scheduler respect the requirements is not known: "+err.Error())
 	}
@@ -147,8 +150,8 @@ func (l *liveWorld) Zones(ctx context.Context, node string) (*topologyv1alpha2.N
 		}
 		return out, err
 	}
-	for i := range l.world.filed.topologies {
-		if t := &l.world.filed.topologies[i]; t.Name == node {
+	for i := range l.world.Filed.Topologies {
+		if t := &l.world.Filed.Topologies[i]; t.Name == node {
 			return t, nil
 		}
 	}

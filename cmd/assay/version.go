@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/build"
 )
 
@@ -30,9 +31,9 @@ func newVersion() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "assay version", build.String())
 				return nil
 			}
-			return printObject(cmd.OutOrStdout(), output, versionInfo{build.Version(), build.Commit(), runtime.Version(), build.Platform()})
+			return printer.Object(cmd.OutOrStdout(), output, versionInfo{build.Version(), build.Commit(), runtime.Version(), build.Platform()})
 		},
 	}
-	outputFlag(cmd, &output, "text", "json", "yaml")
+	printer.OutputFlag(cmd, &output, "text", "json", "yaml")
 	return cmd
 }

@@ -10,6 +10,9 @@ import (
 	"k8s.io/utils/clock"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/internal/featuretable"
+	"github.com/assay-project/assay/cmd/assay/internal/machine"
+	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/watch"
 	"github.com/assay-project/assay/rules/facts"
@@ -20,7 +23,7 @@ const pollInterval = 15 * time.Second
 
 // watchHost watches the host until ctx is done. It calls changed with the sources to run again; nil means all sources.
 func watchHost(ctx context.Context, w io.Writer, changed func(context.Context, []string)) error {
-	h, problems := watch.Open([]watch.Target{{Path: "/" + featuresDir, Source: local.Name}})
+	h, problems := watch.Open([]watch.Target{{Path: "/" + machine.FeaturesDir, Source: local.Name}})
 	for _, p := range problems {
 		fmt.Fprintln(w, "note:", p)
 	}
@@ -53,28 +56,21 @@ func watchHost(ctx context.Context, w io.Writer, changed func(context.Context, [
 func printChanges(w io.Writer, before, after *nfdv1alpha1.Features) {
 	old, now := flatten(before), flatten(after)
 	at := time.Now().Format(time.TimeOnly)
-	s := styleOf(w)
+	s := printer.StyleOf(w)
 	for _, key := range facts.SortedKeys(old) {
 		if _, ok := now[key]; !ok {
-			fmt.Fprintf(w, "%s %s\n", at, s.bad("- "+printable(line(key, old[key]))))
+			fmt.Fprintf(w, "%s %s\n", at, s.Bad("- "+printer.Printable(printer.Line(key, old[key]))))
 		}
 	}
 	for _, key := range facts.SortedKeys(now) {
 		was, ok := old[key]
 		switch {
 		case !ok:
-			fmt.Fprintf(w, "%s %s\n", at, s.good("+ "+printable(line(key, now[key]))))
+			fmt.Fprintf(w, "%s %s\n", at, s.Good("+ "+printer.Printable(printer.Line(key, now[key]))))
 		case was != now[key]:
-			fmt.Fprintf(w, "%s %s\n", at, s.warn("~ "+printable(line(key, was)+" -> "+now[key])))
+			fmt.Fprintf(w, "%s %s\n", at, s.Warn("~ "+printer.Printable(printer.Line(key, was)+" -> "+now[key])))
 		}
 	}
-}
-
-func line(key, value string) string {
-	if value == "" {
-		return key
-	}
-	return key + "=" + value
 }
 
 // flatten returns the values of all flags, attributes and instances by unique names.
@@ -93,7 +89,7 @@ func flatten(f *nfdv1alpha1.Features) map[string]string {
 	for name, set := range f.Instances {
 		seen := map[string]int{}
 		for _, e := range set.Elements {
-			text := instanceText(e.Attributes)
+			text := featuretable.InstanceText(e.Attributes)
 			seen[text]++
 			if n := seen[text]; n > 1 {
 				text = fmt.Sprintf("%s (%d)", text, n)
