@@ -1,6 +1,7 @@
 package library_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -53,12 +54,18 @@ func TestEveryRuleMatchesInOneTestAndNotInAnother(t *testing.T) {
 		}
 		program := rules.Link(rules.Options{}, set)
 		tried := map[string][2]int{}
-		for _, f := range factsOfTests(t, e.ID) {
-			published, err := manifest.Features(e.ID, f, facts.NewInterner())
-			if err != nil {
-				t.Fatal(e.ID, err)
+		for _, test := range testsOf(t, e.ID) {
+			var published []manifest.Published
+			if test.Facts != nil {
+				data, err := yaml.Marshal(test.Facts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if published, err = manifest.Features(e.ID, data, facts.NewInterner()); err != nil {
+					t.Fatal(e.ID, err)
+				}
 			}
-			node := gather.Node{Name: "node-1"}
+			node := gather.Node{Name: cmp.Or(test.Node, "node-1"), Labels: test.NodeLabels}
 			selected, _ := gather.Select(gather.Policy{Namespace: "assay-system"}, node, nil, published)
 			for _, r := range program.Eval(selected.Input(node, nil)).Rules() {
 				n := tried[r.Rule]
@@ -111,7 +118,7 @@ func TestDriverVersionsOfWholeMachines(t *testing.T) {
 	}
 }
 
-func factsOfTests(t *testing.T, id string) (out [][]byte) {
+func testsOf(t *testing.T, id string) []suite.Entry {
 	t.Helper()
 	data, err := os.ReadFile(id + ".test.yaml")
 	if err != nil {
@@ -121,14 +128,7 @@ func factsOfTests(t *testing.T, id string) (out [][]byte) {
 	if err := yaml.UnmarshalStrict(data, &table); err != nil {
 		t.Fatal(id, err)
 	}
-	for _, entry := range table.Tests {
-		data, err := yaml.Marshal(entry.Facts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, data)
-	}
-	return out
+	return table.Tests
 }
 
 func TestLintFindsNothing(t *testing.T) {
