@@ -93,8 +93,8 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	url := server.URL(listener)
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", clip.Count(len(first.Nodes), "node"), first.Where)
-	for _, text := range first.Notes {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(text))
+	for _, n := range first.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(n.Text))
 	}
 	if f.open {
 		page, err := redirectPage(url)
@@ -152,20 +152,20 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 		out.Trees = treesOf(w, &notes, out.Objects.Baselines.Items)
 	}
 	for line := range strings.Lines(notes.String()) {
-		out.Notes = append(out.Notes, strings.TrimPrefix(strings.TrimSpace(line), "note: "))
+		out.Notes = append(out.Notes, ui.Note{Text: strings.TrimPrefix(strings.TrimSpace(line), "note: ")})
 	}
 	if err := w.Unread["nodefeatureruletemplates"]; err != nil {
-		out.Notes = append(out.Notes, "the templates of rules are unknown: "+err.Error())
+		out.Notes = append(out.Notes, ui.Note{Text: "the templates of rules are unknown: " + err.Error()})
 	}
 	for _, l := range world.LeftOuts(broken) {
-		out.Notes = append(out.Notes, ui.LeftOut+l.Error())
+		out.Notes = append(out.Notes, ui.Note{Text: "not evaluated: " + l.Error(), Rule: l.Object})
 		if l.Unread {
 			unread[l.Object] = l.Err.Error()
 		}
 	}
 	workers, err := workers(ctx, w)
 	if err != nil {
-		out.Notes = append(out.Notes, "the state of the workers is unknown: "+err.Error())
+		out.Notes = append(out.Notes, ui.Note{Text: "the state of the workers is unknown: " + err.Error()})
 	}
 	for _, name := range w.Fleet.Names() {
 		n := ui.Node{Object: w.Nodes[name], Input: w.Fleet.Input(name), OfWorker: !w.Orphan(name)}

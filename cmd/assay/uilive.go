@@ -37,7 +37,7 @@ func known[T any](kind string, list []T, err error) ui.Kind[T] {
 	case err == nil:
 		return ui.Kind[T]{Items: list}
 	case cluster.IsNotFound(err):
-		return ui.Kind[T]{Unknown: "the cluster has no kind " + kind + ", because its CustomResourceDefinition is not installed."}
+		return ui.Kind[T]{Absent: true, Unknown: "the cluster has no kind " + kind + ", because its CustomResourceDefinition is not installed."}
 	}
 	return ui.Kind[T]{Unknown: err.Error()}
 }

@@ -131,11 +131,11 @@ func (d *data) events(list []corev1.Event) *table {
 			n = max(n, int(e.Series.Count))
 		}
 		rows = append(rows, []cell{
-			plain(e.Reason), kind, plain(e.Message), d.age(metav1.NewTime(lastTime(e))), number(n), plain(cmp.Or(e.Source.Component, e.ReportingController)),
+			plain(e.Reason), kind, plain(e.Message), d.age(lastTime(e)), number(n), plain(cmp.Or(e.Source.Component, e.ReportingController)),
 		})
 	}
 	out := tableOf("events", "Events", slices.Concat(
-		columns(columnText, "Reason", "Type", "Message"), columns(columnValue, "Age"), columns(columnCount, "Count"), columns(columnText, "From")), rows)
+		columns(columnText, "reason", "type", "message"), columns(columnValue, "age"), columns(columnCount, "count"), columns(columnText, "from")), rows)
 	out.Empty = "No Events found; the API server keeps them for an hour by default."
 	return out
 }
@@ -154,7 +154,7 @@ func (d *data) writers(entries []metav1.ManagedFieldsEntry) *table {
 		rows = append(rows, []cell{plain(e.Manager), d.ageOf(e.Time), plain(operation), plain(fieldsOf(e.FieldsV1))})
 	}
 	out := tableOf("writers", "Who wrote it", slices.Concat(
-		columns(columnText, "Client"), columns(columnValue, "Last change"), columns(columnText, "Operation", "Fields that it owns")), rows)
+		columns(columnText, "client"), columns(columnValue, "last change"), columns(columnText, "operation", "fields that it owns")), rows)
 	return unlessEmpty(out)
 }
 

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
 )
 
 // comparePage shows the differences between two nodes.
@@ -79,7 +81,7 @@ type differences struct {
 func (p *comparePage) compare(d *data) {
 	a, b := d.node(p.A), d.node(p.B)
 	c := &differences{d: d}
-	c.outputs(d.Program.Eval(a.Input), d.Program.Eval(b.Input))
+	c.outputs(a, b)
 	c.rules(a.Input, b.Input)
 	names := map[string]bool{}
 	for _, f := range []*facts.Facts{a.Input.Facts, b.Input.Facts} {
@@ -105,19 +107,33 @@ func (c *differences) row(what, name, a, b string) {
 	}
 }
 
-// outputs compares what rules and NodeFeatures give.
-func (c *differences) outputs(a, b *rules.Outcome) {
+// outputs compares what rules and NodeFeatures give, and what the Nodes have of it.
+func (c *differences) outputs(a, b *Node) {
 	type key struct {
 		kind keys.Kind
 		name string
 	}
 	values := [2]map[key]string{{}, {}}
-	for i, o := range []*rules.Outcome{a, b} {
+	for i, n := range []*Node{a, b} {
+		o := c.d.Program.Eval(n.Input)
 		if o.Failed != nil {
 			continue
 		}
+		compared := c.d.Desired.Compare(n.Object, desired.Of(o))
 		for g := range o.Given() {
-			values[i][key{g.Kind, g.Key}] = cmp.Or(g.Value, "set")
+			value := cmp.Or(g.Value, "set")
+			switch state, has, _ := compared.Given(g.Kind, g.Key); state {
+			case desired.Missing:
+				value = "not on the Node; rules give " + value
+			case desired.Different:
+				value = has + "; rules give " + value
+			}
+			values[i][key{g.Kind, g.Key}] = value
+		}
+		for _, s := range compared.Differences() {
+			if s.Op == plan.Remove {
+				values[i][key{s.Kind, s.Key}] = cmp.Or(s.Old, "set") + "; rules do not give it"
+			}
 		}
 	}
 	all := maps.Clone(values[0])

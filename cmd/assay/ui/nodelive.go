@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
 )
@@ -18,8 +19,10 @@ import (
 type nodeLive struct {
 	// Deviations are the checks of baselines that the node fails, Groups the groups that list it.
 	Deviations, Groups *table
-	Zones              *table // nil: none is published
-	ZonesUnknown       string
+	// Doubts say why the node can deviate from other baselines, or be in other groups.
+	Doubts       []string
+	Zones        *table // nil: none is published
+	ZonesUnknown string
 	// Attributes describe the kubelet's policies.
 	Attributes string
 	Changes    *changes
@@ -35,7 +38,11 @@ func (p *nodeLive) tables() []*table {
 // newNodeLive reads what the cluster says about a node.
 func newNodeLive(ctx context.Context, d *data, n *Node) *nodeLive {
 	name := n.Input.Node.Name
-	p := &nodeLive{Deviations: d.deviationsOf(name), Groups: d.groupsOf(name)}
+	p := &nodeLive{Groups: d.groupsOf(name)}
+	p.Deviations, p.Doubts = d.deviationsOf(name)
+	if g := &d.Objects.Groups; g.Unknown != "" && !g.Absent {
+		p.Doubts = append(p.Doubts, "The groups of the node are not known: "+g.Unknown)
+	}
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	if n.Object != nil {
@@ -62,12 +69,22 @@ func newNodeLive(ctx context.Context, d *data, n *Node) *nodeLive {
 	return p
 }
 
-// deviationsOf lists the checks of baselines that a node fails; nil if there are none.
-func (d *data) deviationsOf(node string) *table {
+// deviationsOf lists the checks of baselines that a node fails; nil if none is known. The doubts are baselines that say nothing of the node.
+func (d *data) deviationsOf(node string) (out *table, doubts []string) {
 	k := kindByID("nodebaselines")
+	if b := &d.Objects.Baselines; b.Unknown != "" && !b.Absent {
+		doubts = append(doubts, "Whether the node deviates from baselines is not known: "+b.Unknown)
+	}
 	var rows [][]cell
 	for i := range d.Objects.Baselines.Items {
 		b := &d.Objects.Baselines.Items[i]
+		switch listed := slices.ContainsFunc(b.Status.Deviations, func(x assayv1alpha1.BaselineDeviation) bool { return x.Node == node }); {
+		case b.Status.Nodes == nil:
+			doubts = append(doubts, "The controller has not evaluated the baseline "+b.Name+".")
+		case b.Status.Omitted > 0 && !listed:
+			doubts = append(doubts, fmt.Sprintf("%s of the baseline %s are not listed in its status, and can be of this node.",
+				plural(int(b.Status.Omitted), "deviation"), b.Name))
+		}
 		for _, x := range b.Status.Deviations {
 			if x.Node == node {
 				rows = append(rows, []cell{link(b.Name, k.address("", b.Name)), plain(x.Check), plain(x.Message).as("bad"), d.ageOf(x.Since)})
@@ -75,7 +92,7 @@ func (d *data) deviationsOf(node string) *table {
 		}
 	}
 	return unlessEmpty(tableOf("deviations", "Deviates from baselines", slices.Concat(
-		columns(columnText, "Baseline", "Check", "What differs"), columns(columnValue, "Since")), rows))
+		columns(columnText, "baseline", "check", "what differs"), columns(columnValue, "since")), rows)), doubts
 }
 
 // groupsOf lists the groups whose status names a node; nil if there are none.
@@ -88,7 +105,7 @@ func (d *data) groupsOf(node string) *table {
 			rows = append(rows, []cell{link(g.Name, k.address(g.Namespace, g.Name)), plain(g.Namespace)})
 		}
 	}
-	return unlessEmpty(tableOf("groups", "Groups", columns(columnText, "Group", "Namespace"), rows))
+	return unlessEmpty(tableOf("groups", "Groups", columns(columnText, "group", "namespace"), rows))
 }
 
 // zonesTable shows what each NUMA node has left.
@@ -108,7 +125,7 @@ func zonesTable(t *topologyv1alpha2.NodeResourceTopology) (out *table, attribute
 		}
 	}
 	out = tableOf("zones", "NUMA nodes", slices.Concat(
-		columns(columnText, "Zone", "Resource"), columns(columnValue, "Available", "Allocatable", "Capacity"), columns(columnText, "Distances")), rows)
+		columns(columnText, "zone", "resource"), columns(columnValue, "available", "allocatable", "capacity"), columns(columnText, "distances")), rows)
 	out.Empty = "The NodeResourceTopology has no zones."
 	return out, strings.Join(pairs, " ")
 }

@@ -86,14 +86,14 @@ func (p *objectPage) matching(required *assayv1alpha1.Requirement, status *assay
 		p.Summary += fmt.Sprintf(" The status says %s: the controller has not evaluated the latest features, or reads others.", thousands(int(*n)))
 	}
 	if answer.Matching == 0 && answer.Nearest != "" {
-		p.add(tableOf("nearest", "Nearest node", columns(columnText, "Node", "Lacks"), [][]cell{{nodeCell(answer.Nearest), plain(answer.Lacks)}}))
+		p.add(tableOf("nearest", "Nearest node", columns(columnText, "node", "lacks"), [][]cell{{nodeCell(answer.Nearest), plain(answer.Lacks)}}))
 	}
 	p.add(nodeList("nodes", "Nodes that meet the requirements", answer.Sample))
 }
 
 // nodeList lists nodes.
 func nodeList(id, caption string, names []string) *table {
-	return listOf(id, caption, "Node", len(names), func(i int) cell { return nodeCell(names[i]) })
+	return listOf(id, caption, "node", len(names), func(i int) cell { return nodeCell(names[i]) })
 }
 
 func groupObject(g *nfdv1alpha1.NodeFeatureGroup) object {
@@ -110,7 +110,7 @@ func groupObject(g *nfdv1alpha1.NodeFeatureGroup) object {
 				p.Summary = "Nodes in the group, by its status: " + n.Text + "."
 			}
 			nodes := g.Status.Nodes
-			p.add(listOf("nodes", "Nodes", "Node", len(nodes), func(i int) cell { return nodeCell(nodes[i].Name) }))
+			p.add(listOf("nodes", "Nodes", "node", len(nodes), func(i int) cell { return nodeCell(nodes[i].Name) }))
 		},
 	}
 }
@@ -151,19 +151,26 @@ func (p *objectPage) baseline(b *assayv1alpha1.NodeBaseline) {
 		}
 		checks = append(checks, []cell{plain(c.Name), deviating, number(int(c.NoMajority)), plain(strings.Join(values, ", "))})
 	}
-	deviations := tableOf("deviations", "Deviations", slices.Concat(columns(columnText, "Node", "Check", "What differs"), columns(columnValue, "Since")), nodes)
-	deviations.Empty = "No node deviates."
+	deviations := tableOf("deviations", "Deviations", slices.Concat(columns(columnText, "node", "check", "what differs"), columns(columnValue, "since")), nodes)
+	switch {
+	case s.Nodes == nil:
+		deviations.Empty = "It is not known which nodes deviate: the controller has not evaluated the baseline."
+	case ptr.Deref(s.Unknown, 0) > 0:
+		deviations.Empty = "No node deviates whose features are known."
+	default:
+		deviations.Empty = "No node deviates."
+	}
 	if s.Omitted > 0 {
 		deviations.Help = plural(int(s.Omitted), "deviation") + " more: the status lists the first 50."
 	}
 	p.Tables = append(p.Tables, deviations)
-	p.add(tableOf("checks", "Checks", slices.Concat(columns(columnText, "Check"), columns(columnCount, "Deviating", "Not compared"), columns(columnText, "Values")), checks))
+	p.add(tableOf("checks", "Checks", slices.Concat(columns(columnText, "check"), columns(columnCount, "deviating", "not compared"), columns(columnText, "values")), checks))
 	var levels [][]cell
 	for _, l := range s.Levels {
 		levels = append(levels, []cell{plain(l.Name), number(int(l.Domains)), number(int(l.Smallest)), number(int(l.Largest))})
 	}
-	p.add(tableOf("levels", "Levels", slices.Concat(columns(columnText, "Level"),
-		columns(columnCount, "Domains", "Nodes of the smallest", "Nodes of the largest")), levels))
+	p.add(tableOf("levels", "Levels", slices.Concat(columns(columnText, "level"),
+		columns(columnCount, "domains", "nodes of the smallest", "nodes of the largest")), levels))
 }
 
 func shapeObject(s *assayv1alpha1.NodeShape) object {
@@ -198,7 +205,7 @@ func (p *objectPage) shape(s *assayv1alpha1.NodeShape) {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			rows = append(rows, []cell{plain(name), plain(list[name])})
 		}
-		p.add(tableOf(id, caption, columns(columnMono, "Key", "Value"), rows))
+		p.add(tableOf(id, caption, columns(columnMono, "key", "value"), rows))
 	}
 	var differences [][]cell
 	for _, x := range s.Status.Differences {
@@ -209,7 +216,7 @@ func (p *objectPage) shape(s *assayv1alpha1.NodeShape) {
 		differences = append(differences, []cell{plain(x.Output), plain(x.Name), node, count32(x.Agreeing)})
 	}
 	t := tableOf("differences", "Differences between its nodes", slices.Concat(
-		columns(columnText, "Output", "Name", "First node without it"), columns(columnCount, "Agreeing since")), differences)
+		columns(columnText, "output", "name", "first node without it"), columns(columnCount, "agreeing since")), differences)
 	t.Help = "Autoscalers do not get these outputs. Once 20 nodes in a row agree, the difference is forgotten."
 	p.add(t)
 	pairs("key", "Node group", s.Status.Key)

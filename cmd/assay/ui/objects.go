@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -21,6 +22,8 @@ type Kind[T any] struct {
 	Items []T
 	// Unknown is why the objects could not be read, as a sentence; empty: Items are all.
 	Unknown string
+	// Absent is set if the cluster does not have the kind, so that there are no objects.
+	Absent bool
 }
 
 // Objects are the objects that have pages, in addition to nodes and rules.
@@ -52,17 +55,17 @@ func count32(n *int32) cell {
 	return number(int(*n))
 }
 
-// age returns the time since t in the form of kubectl.
-func (d *data) age(t metav1.Time) cell {
-	if t.IsZero() {
+// age returns the time since an event in the form of kubectl; empty: unknown.
+func (d *data) age(at time.Time) cell {
+	if at.IsZero() {
 		return cell{}
 	}
-	since := d.At.Sub(t.Time)
-	return cell{Text: duration.HumanDuration(since), Key: strconv.Itoa(int(since.Seconds()))}
+	since := max(0, d.now.Sub(at))
+	return cell{Text: duration.HumanDuration(since), Key: strconv.Itoa(int(since / time.Second)), At: at}
 }
 
 // ageOf is age for a time that may be absent.
-func (d *data) ageOf(t *metav1.Time) cell { return d.age(ptr.Deref(t, metav1.Time{})) }
+func (d *data) ageOf(t *metav1.Time) cell { return d.age(ptr.Deref(t, metav1.Time{}).Time) }
 
 // object is one object of a kind, for its row and its page.
 type object struct {
@@ -95,7 +98,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodefeaturerequests", Kind: manifest.KindRequest, Title: "Requests", namespaced: true,
 		About:   "Named sets of feature requirements for pods. Those that no node meets are first.",
-		columns: slices.Concat(columns(columnText, "Ready", "Satisfiable"), columns(columnCount, "Nodes"), columns(columnText, "Node label", "On loss")),
+		columns: slices.Concat(columns(columnText, "ready", "satisfiable"), columns(columnCount, "nodes"), columns(columnText, "node label", "on loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Requests, requestObject)
 		},
@@ -103,7 +106,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodefeatureschedulingpolicies", Kind: manifest.KindPolicy, Title: "Policies",
 		About:   "Feature requirements of the pods that a policy selects. Those that no node meets are first.",
-		columns: slices.Concat(columns(columnText, "Ready", "Satisfiable"), columns(columnCount, "Nodes"), columns(columnText, "Pods in namespaces", "Pods with labels", "On loss")),
+		columns: slices.Concat(columns(columnText, "ready", "satisfiable"), columns(columnCount, "nodes"), columns(columnText, "pods in namespaces", "pods with labels", "on loss")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Policies, policyObject)
 		},
@@ -111,7 +114,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodebaselines", Kind: manifest.KindBaseline, Title: "Baselines",
 		About:   "What nodes must be. Those with deviating nodes are first.",
-		columns: slices.Concat(columns(columnText, "Conforming"), columns(columnCount, "Deviating", "Nodes", "Unknown")),
+		columns: slices.Concat(columns(columnText, "conforming"), columns(columnCount, "deviating", "nodes", "unknown")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Baselines, baselineObject)
 		},
@@ -119,7 +122,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodefeaturegroups", Kind: manifest.KindGroup, Title: "Groups", namespaced: true,
 		About:   "Named sets of nodes, by their features.",
-		columns: slices.Concat(columns(columnText, "Ready"), columns(columnCount, "Nodes")),
+		columns: slices.Concat(columns(columnText, "ready"), columns(columnCount, "nodes")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Groups, groupObject)
 		},
@@ -127,7 +130,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodeshapes", Kind: manifest.KindShape, Title: "Shapes",
 		About:   "What rules give to all nodes of a node group and instance type, for autoscalers.",
-		columns: slices.Concat(columns(columnText, "Node group"), columns(columnCount, "Nodes", "Outputs", "Differences"), columns(columnText, "Contradicted")),
+		columns: slices.Concat(columns(columnText, "node group"), columns(columnCount, "nodes", "outputs", "differences"), columns(columnText, "contradicted")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Shapes, shapeObject)
 		},
@@ -135,7 +138,7 @@ var kindsOfObjects = []*kind{
 	{
 		id: "nodefeaturesets", Kind: manifest.KindSet, Title: "Feature sets", namespaced: true,
 		About:   "Large features that many nodes have in common and NodeFeatures name instead of repeating them.",
-		columns: slices.Concat(columns(columnText, "Feature"), columns(columnCount, "Nodes", "Elements"), columns(columnValue, "Size")),
+		columns: slices.Concat(columns(columnText, "feature"), columns(columnCount, "nodes", "elements"), columns(columnValue, "size")),
 		list: func(d *data) ([]object, string) {
 			return objects(d.Objects.Sets, setObject)
 		},
@@ -180,9 +183,9 @@ func newObjectsPage(d *data, k *kind) *objectsPage {
 	if unknown != "" {
 		return p
 	}
-	names := columns(columnText, "Name")
+	names := columns(columnText, "name")
 	if k.namespaced {
-		names = columns(columnText, "Name", "Namespace")
+		names = columns(columnText, "name", "namespace")
 	}
 	var rows [][]cell
 	for i := range list {
@@ -191,9 +194,9 @@ func newObjectsPage(d *data, k *kind) *objectsPage {
 		if k.namespaced {
 			row = append(row, plain(o.meta.Namespace))
 		}
-		rows = append(rows, append(append(row, o.cells...), d.age(o.meta.CreationTimestamp)))
+		rows = append(rows, append(append(row, o.cells...), d.ageOf(&o.meta.CreationTimestamp)))
 	}
-	p.Table = tableOf(k.id, k.Title, slices.Concat(names, k.columns, columns(columnValue, "Age")), rows)
+	p.Table = tableOf(k.id, k.Title, slices.Concat(names, k.columns, columns(columnValue, "age")), rows)
 	p.Table.Help, p.Table.Empty = k.About, "There are none in "+d.Where+"."
 	return p
 }
@@ -256,7 +259,7 @@ func newObjectPage(d *data, k *kind, namespace, name string) (*objectPage, *meta
 	o := &list[i]
 	p := &objectPage{kind: k, Kinds: kindsOfObjects, Namespace: namespace, Name: name, d: d}
 	if len(o.conditions) > 0 {
-		p.Conditions = conditionTable(o.conditions, d.At)
+		p.Conditions = d.conditionTable(o.conditions)
 	}
 	if o.detail != nil {
 		o.detail(p)

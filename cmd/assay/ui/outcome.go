@@ -27,8 +27,8 @@ type outcome struct {
 	Notes          []string
 }
 
-// Empty reports whether rules write nothing.
-func (o *outcome) Empty() bool { return o.Given == 0 && o.Failed == "" }
+// Empty reports whether rules give nothing, and nothing else is said about their outputs.
+func (o *outcome) Empty() bool { return o.Given == 0 && o.Failed == "" && o.Outputs.Count() == 0 }
 
 // output is a key that rules give, or that is not written.
 type output struct {

@@ -27,11 +27,12 @@ var files embed.FS
 type page struct {
 	Title, Current, Where, Back string
 	Views                       []navigationItem
-	At                          time.Time
+	// Read is the time since the source was read, Now the moment from which relative times count.
+	Read cell
+	Now  time.Time
 	// Unknown are sentences about what could not be read, Notes about what else is missing.
-	Unknown, Notes []string
-	// Problems names what the notes are about.
-	Problems string
+	Unknown []string
+	Notes   []Note
 	// CanReload is set if the source can be read again, Reading is the duration of a running reload, Failed the error of the last
 	// one.
 	CanReload bool
@@ -60,9 +61,12 @@ var functions = template.FuncMap{
 	"join":      strings.Join,
 	"dots":      func(s string) []string { return strings.Split(shorten(s, maxCell), ".") },
 	"plural":    plural,
-	"ago":       func(t time.Time) string { return ago(time.Since(t)) },
 	"filter":    filterLink,
+	"stamp":     stamp,
 }
+
+// stamp returns a time for the script of the pages.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // navigationItem is a page that every page links to.
 type navigationItem struct {
@@ -76,6 +80,9 @@ type navigationItem struct {
 func (n navigationItem) Has(page string) bool {
 	return n.Page == page || slices.Contains(n.Parts, page)
 }
+
+// firstPage is the page that has all notes.
+const firstPage = "fleet"
 
 // navigation lists the pages in their order.
 var navigation = []navigationItem{
@@ -106,19 +113,6 @@ func shorten(s string, limit int) string {
 		return s
 	}
 	return string([]rune(s)[:limit]) + "… (" + thousands(utf8.RuneCountInString(s)) + " characters)"
-}
-
-// ago returns the time since an event in words.
-func ago(d time.Duration) string {
-	for _, unit := range []struct {
-		of   time.Duration
-		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
-		if d >= 2*unit.of || d >= unit.of && unit.of < time.Hour {
-			return plural(int(d/unit.of), unit.name) + " ago"
-		}
-	}
-	return "just now"
 }
 
 // filterLink returns the address of the nodes that a term selects: words of a filter, the last of which is quoted if needed.
@@ -159,7 +153,11 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 		}
 	}
 	p := &page{
-		Title: title, Current: view, Where: d.Where, At: d.At, Unknown: d.Unknown.list(), Notes: d.Notes, Problems: problemsOf(d.Notes), CanReload: s.source != nil, View: v, Views: navigation,
+		Title: title, Current: view, Where: d.Where, Read: d.age(d.At), Now: d.now, Unknown: d.Unknown.list(), Notes: d.notes(view, title), CanReload: s.source != nil,
+		View: v, Views: navigation,
+	}
+	if view == "error" {
+		p.Current = path.Base(r.URL.Path)
 	}
 	p.Back = strings.TrimPrefix(path.Base(r.URL.Path), "/")
 	if p.Back == s.token {
@@ -182,22 +180,6 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, view, 
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes())
-}
-
-// problemsOf names what notes are about: what is before the reason.
-func problemsOf(notes []string) string {
-	var out []string
-	for _, note := range notes {
-		rest, left := strings.CutPrefix(note, LeftOut)
-		about, _, _ := strings.Cut(rest, ": ")
-		if left {
-			about = LeftOut + about
-		}
-		if !slices.Contains(out, about) {
-			out = append(out, about)
-		}
-	}
-	return strings.Join(out, "; ")
 }
 
 // isPage reports whether an address is a page of this server, as a relative address.
@@ -314,6 +296,11 @@ func (s *Server) playground(w http.ResponseWriter, r *http.Request) {
 
 // errorPage shows an error and a link.
 type errorPage struct{ Message, Link, LinkText string }
+
+// noPage answers a request with the token for a page that does not exist.
+func (s *Server) noPage(w http.ResponseWriter, r *http.Request) {
+	s.missing(w, r, "There is no page "+path.Base(r.URL.Path)+".", "./", "First page")
+}
 
 func (s *Server) missing(w http.ResponseWriter, r *http.Request, message, link, linkText string) {
 	s.show(w, r, http.StatusNotFound, "error", "Not found", &errorPage{message, link, linkText})

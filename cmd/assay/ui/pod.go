@@ -56,7 +56,7 @@ func newPodsPage(ctx context.Context, d *data) *podsPage {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	p.Table = newTable("pods", "Pods without a node", slices.Concat(
-		columns(columnText, "Pod", "Namespace", "Requires features with", "Scheduler", "The scheduler says"), columns(columnValue, "Age")),
+		columns(columnText, "pod", "namespace", "requires features with", "scheduler", "the scheduler says"), columns(columnValue, "age")),
 		len(list), func(row, column int) cell { return d.waiting(&list[row], column) })
 	p.Table.Empty = "No pod waits for a node. Enter the name of a pod to see which nodes have the features that it requires."
 	return p
@@ -81,7 +81,7 @@ func (d *data) waiting(pod *corev1.Pod, column int) cell {
 		}
 		return plain("")
 	}
-	return d.age(pod.CreationTimestamp)
+	return d.ageOf(&pod.CreationTimestamp)
 }
 
 // asked names the labels, annotations, node selectors and labels of the required node affinity with which a pod requires features; "" if it does not, apart from policies.
@@ -196,10 +196,10 @@ func (p *podPage) answer() {
 		required = append(required, []cell{plain(r.Text), plain(r.Origin), number(r.Nodes), plain(r.String())})
 	}
 	p.Required = unlessEmpty(tableOf("required", "What the pod requires", slices.Concat(
-		columns(columnText, "Requirement", "Part of the pod"), columns(columnCount, "Nodes"), columns(columnText, "Given by")), required))
+		columns(columnText, "requirement", "part of the pod"), columns(columnCount, "nodes"), columns(columnText, "given by")), required))
 	p.Reasons = unlessEmpty(tableOf("lacks", "What the other nodes lack", slices.Concat(
-		columns(columnText, "Reason"), columns(columnCount, "Nodes"), columns(columnText, "Such as")), reasons))
-	p.Details = unlessEmpty(tableOf("details", "On node "+p.Node, columns(columnText, "Requirements of", "Kind", "Result"), details))
+		columns(columnText, "reason"), columns(columnCount, "nodes"), columns(columnText, "such as")), reasons))
+	p.Details = unlessEmpty(tableOf("details", "On node "+p.Node, columns(columnText, "requirements of", "kind", "result"), details))
 }
 
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {

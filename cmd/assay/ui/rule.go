@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -190,7 +189,10 @@ type rulePage struct {
 	Nodes       int
 	// Matched are nodes on which at least one rule matches, Unmatched the other nodes.
 	Matched, Unmatched *table
-	Nearest            []near
+	// Complete is the number of matched nodes whose Node has all outputs of the object, Incomplete are those whose Node lacks some; nil: none.
+	Complete   int
+	Incomplete *table
+	Nearest    []near
 	// Searched is the number of kinds of nodes that were searched for the closest ones, Kinds the number of all kinds.
 	Searched, Kinds int
 	Changes         *changes // nil for a built-in rule
@@ -199,7 +201,7 @@ type rulePage struct {
 }
 
 func (p *rulePage) tables() []*table {
-	return append(some(p.Parts, p.Conditions, p.Matched, p.Unmatched), p.Changes.tables()...)
+	return append(some(p.Parts, p.Conditions, p.Incomplete, p.Matched, p.Unmatched), p.Changes.tables()...)
 }
 
 // rulePart is one rule of the object.
@@ -226,22 +228,31 @@ func newRulePage(d *data, name string) *rulePage {
 	}
 	r := &d.Rules[i]
 	p := &rulePage{Name: name, Text: r.Text, BuiltIn: r.BuiltIn, Nodes: len(d.Nodes)}
-	p.Conditions = conditionTable(r.Object.Status.Conditions, d.At)
+	p.Conditions = d.conditionTable(r.Object.Status.Conditions)
 	if p.Unevaluated = cmp.Or(d.unevaluated(), r.LeftOut); p.Unevaluated != "" {
 		return p
 	}
-	var matched, unmatched []string
+	var matched, unmatched, lacking []string
 	list := d.Program.Rules()
 	d.evaluate()
 	for i := range d.Nodes {
-		if node := d.Nodes[i].Input.Node.Name; p.count(list, d.verdict(i)) {
+		v := d.verdict(i)
+		if node := d.Nodes[i].Input.Node.Name; p.count(list, v) {
 			matched = append(matched, node)
+			switch {
+			case d.Nodes[i].Object == nil:
+			case v.lacks(name):
+				lacking = append(lacking, node)
+			default:
+				p.Complete++
+			}
 		} else {
 			unmatched = append(unmatched, node)
 		}
 	}
 	p.nearest(d, unmatched)
 	p.Parts = p.partTable()
+	p.Incomplete = unlessEmpty(nodeList("incomplete", "Nodes that match and lack outputs of it", lacking))
 	p.Matched = listOf("matched", "Nodes that match", "node", len(matched), func(i int) cell { return nodeCell(matched[i]) })
 	p.Matched.Empty = "No node matches."
 	p.Unmatched = listOf("unmatched", "Nodes that do not match", "node", len(unmatched), func(i int) cell { return nodeCell(unmatched[i]) })
@@ -250,11 +261,11 @@ func newRulePage(d *data, name string) *rulePage {
 }
 
 // conditionTable lists the conditions in the status of an object.
-func conditionTable(list []metav1.Condition, now time.Time) *table {
+func (d *data) conditionTable(list []metav1.Condition) *table {
 	heads := []tableColumn{{Name: "condition"}, {Name: "status"}, {Name: "message"}, {Name: "since", Kind: columnValue}}
 	t := newTable("conditions", "Status in the cluster", heads, len(list), func(row, column int) cell {
 		c := &list[row]
-		return []cell{{Text: c.Type}, {Text: string(c.Status), Faint: c.Reason}, {Text: c.Message}, ageCell(c.LastTransitionTime.Time, now)}[column]
+		return []cell{{Text: c.Type}, {Text: string(c.Status), Faint: c.Reason}, {Text: c.Message}, d.ageOf(&c.LastTransitionTime)}[column]
 	})
 	t.Empty = "The object has no status: no controller has read it yet, or it comes from a file."
 	return t

@@ -115,6 +115,8 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	r.MethodNotAllowed(s.unknown)
 	r.Route("/{token}", func(r chi.Router) {
 		r.Use(s.authorize)
+		r.NotFound(s.noPage)
+		r.MethodNotAllowed(s.noPage)
 		r.Get("/", s.home)
 		r.Get("/fleet", s.fleet)
 		r.Get("/search", s.search)
@@ -195,13 +197,14 @@ func (s *Server) current() *data {
 func (s *Server) state() (d *data, since time.Time, took time.Duration, failed error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.data, s.since, s.took, s.failed
+	return &data{s.data.shared, time.Now()}, s.since, s.took, s.failed
 }
 
-// reload reads a new Snapshot, unless a reload is running. Until it completes, pages show the old one.
+// reload reads a new Snapshot, unless a reload is running or the page that asks shows an older one. Until it completes, pages show the old one.
 func (s *Server) reload(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	shown := r.FormValue("shown") // by a page that refreshes: another page can have read again since
 	s.mu.Lock()
-	start := s.since.IsZero() && s.source != nil
+	start := s.since.IsZero() && s.source != nil && (shown == "" || shown == stamp(s.data.At))
 	if start {
 		s.since = time.Now()
 	}

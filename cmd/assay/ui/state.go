@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
@@ -45,7 +44,7 @@ var states = []stateColumn{
 		if !d.Nodes[i].Published {
 			return cell{Text: "none", Class: "bad"}
 		}
-		return ageCell(d.Nodes[i].Changed, d.At)
+		return d.age(d.Nodes[i].Changed)
 	}, false},
 	{tableColumn{Name: "worker", Title: "The worker on the node"}, workerCell, false},
 	{tableColumn{Name: "withheld", Kind: columnCount, Title: "Outputs of rules that a policy, a setting or an invalid value keeps from the Node"}, func(d *data, i int) cell {
@@ -88,15 +87,6 @@ func conditionCell(node *corev1.Node, kind string) cell {
 		return cell{Text: "unknown", Class: "bad", Note: strings.TrimPrefix(c.Reason+": "+c.Message, ": ")}
 	}
 	return cell{}
-}
-
-// ageCell returns the time since an event in the form of kubectl.
-func ageCell(at, now time.Time) cell {
-	if at.IsZero() {
-		return cell{}
-	}
-	age := max(0, now.Sub(at))
-	return cell{Text: duration.HumanDuration(age), Key: strconv.Itoa(int(age / time.Second))}
 }
 
 func workerCell(d *data, i int) cell {

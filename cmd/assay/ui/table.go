@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/assay-project/assay/cmd/assay/input"
 )
@@ -21,6 +22,9 @@ const rowsPerPage = 100
 
 // maxCell is the number of characters of a cell that a page shows. CSV and JSON have the whole value.
 const maxCell = 400
+
+// maxChip is the maximum number of characters of a chip: longer strings are sentences.
+const maxChip = 32
 
 // table is a table of a page. Its rows are sorted and shown in pages by parameters of the address, and are available as CSV and JSON.
 // It is used by one request.
@@ -45,7 +49,22 @@ type table struct {
 	sorted int        // the column by which they are sorted; -1: none
 	down   bool       // in descending order
 	number int        // of the current page, from 1
+	shared []*sharedText
 }
+
+// sharedText is a sentence that several rows of a page have. It is shown once, and the rows refer to it.
+type sharedText struct {
+	ID, Word, Text string
+	// Rows is the number of rows.
+	Rows int
+}
+
+const (
+	// sharedRows is the number of rows from which on a sentence is shown once.
+	sharedRows = 3
+	// sharedLength is the number of characters from which on a string is a sentence.
+	sharedLength = 40
+)
 
 // columnKind is how the cells of a column are shown.
 type columnKind int
@@ -92,6 +111,10 @@ type cell struct {
 	Faint string
 	// Note is a sentence below the text. CSV and JSON have it after the text, or in a column of its own.
 	Note string
+	// See is set in place of a sentence that several rows have and the table says once.
+	See *sharedText
+	// At is the time whose age the text is: the script of the pages keeps it current.
+	At time.Time
 	// Class is good, warn, bad or faint.
 	Class string
 }
@@ -110,6 +133,14 @@ func (h head) Class() string {
 		return "num"
 	}
 	return h.tableColumn.Class(cell{})
+}
+
+// Style returns the CSS classes of the text: a state is a colored chip, a sentence or a number is not.
+func (c cell) Style() string {
+	if _, err := strconv.Atoi(c.Text); err != nil && c.Class != "" && c.Class != "faint" && len(c.Text) <= maxChip {
+		return "chip " + c.Class
+	}
+	return c.Class
 }
 
 // Long reports whether a cell takes more than one line.
@@ -239,7 +270,55 @@ func (t *table) Rows() [][]cell {
 			}
 		}
 	}
+	t.share(out)
 	return out
+}
+
+// Shared returns the sentences that several of the Rows have.
+func (t *table) Shared() []*sharedText { return t.shared }
+
+// sentence returns the sentence of a cell, or nil.
+func (c *cell) sentence() *string {
+	switch {
+	case len(c.Note) >= sharedLength:
+		return &c.Note
+	case len(c.Text) >= sharedLength && c.Link == "":
+		return &c.Text
+	}
+	return nil
+}
+
+// share replaces sentences that several rows have.
+func (t *table) share(rows [][]cell) {
+	t.shared = nil
+	counts, known := map[string]int{}, map[string]*sharedText{}
+	for _, row := range rows {
+		for i := range row {
+			if s := row[i].sentence(); s != nil && t.sentences(i) {
+				counts[*s]++
+			}
+		}
+	}
+	for _, row := range rows {
+		for i := range row {
+			s := row[i].sentence()
+			if s == nil || !t.sentences(i) || counts[*s] < sharedRows {
+				continue
+			}
+			if known[*s] == nil {
+				n := strconv.Itoa(len(t.shared) + 1)
+				known[*s] = &sharedText{t.ID + "-" + n, "note " + n, *s, counts[*s]}
+				t.shared = append(t.shared, known[*s])
+			}
+			row[i].See, *s = known[*s], ""
+		}
+	}
+}
+
+// sentences reports whether a column has sentences: other long strings are names and values.
+func (t *table) sentences(column int) bool {
+	kind := t.Columns[column].Kind
+	return column > 0 && !t.List && (kind == columnText || kind == columnState)
 }
 
 // row returns the cells of a row.

@@ -35,7 +35,7 @@ func states(t testing.TB) *ui.Snapshot {
 		n.Object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: "assay.dev/FeaturesReady", Status: corev1.ConditionTrue}}
 		n.Object.Labels["feature.node.kubernetes.io/asked"] = "yes"
 		n.Worker, n.OfWorker = &ui.Worker{}, true
-		n.Changed = time.Date(2026, 1, 2-i, 3, 4, 5, 0, time.UTC)
+		n.Changed = time.Now().AddDate(0, 0, -i)
 		nodes = append(nodes, n)
 	}
 	nodes[1].Object.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "container runtime is down"}
@@ -300,7 +300,7 @@ func TestRulesThatNeedAttentionAreFirst(t *testing.T) {
 		t.Errorf("the order is %v", got)
 	}
 	page := s.get(t, "rules", http.StatusOK)
-	want(t, page, "1 <bdi class=\"bad\">not accepted</bdi>", "1 <bdi class=\"good\">ready</bdi>", `href="rules?sort=state"`)
+	want(t, page, "1 <bdi class=\"chip bad\">not accepted</bdi>", "1 <bdi class=\"chip good\">ready</bdi>", `href="rules?sort=state"`)
 }
 
 // TestAPageOfANodeWithManyRulesStaysSmall: the page of a real server with 100 rules had 312 kB.

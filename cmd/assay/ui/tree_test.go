@@ -3,7 +3,6 @@ package ui
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestSizeIsInTheLargestUnit(t *testing.T) {
@@ -35,17 +34,6 @@ func TestNaturalOrder(t *testing.T) {
 	slices.SortFunc(sorted, natural)
 	if !slices.Equal(sorted, order) {
 		t.Errorf("got %q", sorted)
-	}
-}
-
-func TestAgesInWords(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second: "just now", 0: "just now", time.Second: "1 second ago", 59 * time.Second: "59 seconds ago", time.Minute: "1 minute ago",
-		119 * time.Minute: "119 minutes ago", 2 * time.Hour: "2 hours ago", 47 * time.Hour: "47 hours ago", 50 * time.Hour: "2 days ago",
-	} {
-		if got := ago(d); got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
-		}
 	}
 }
 

@@ -45,7 +45,7 @@ type Snapshot struct {
 	// Unknown says why nodes, features or rules could not be read.
 	Unknown Unknown
 	// Notes describe what else could not be read or compiled.
-	Notes []string
+	Notes []Note
 	// Describe returns the name of a device, or "" if it is unknown. It may be nil.
 	Describe func(feature string, attributes map[string]string) string
 	// Report reads what the controller reports about a Node now. It may be nil.
@@ -124,8 +124,22 @@ func (n *Node) labels() map[string]string {
 	return n.Input.Labels
 }
 
-// LeftOut begins a note about an object whose rules are not evaluated.
-const LeftOut = "not evaluated: "
+// Note says what could not be read or compiled.
+type Note struct {
+	Text string
+	// Rule is the object with rules that the note is about, if it is about one: it is shown on its page and the first one.
+	Rule string
+}
+
+// notes returns the notes for a page, whose title is the name of the object that it shows.
+func (d *data) notes(view, title string) (out []Note) {
+	for _, n := range d.Notes {
+		if n.Rule == "" || view == firstPage || view == "rule" && n.Rule == title {
+			out = append(out, n)
+		}
+	}
+	return out
+}
 
 // Rule is one rule object.
 type Rule struct {
@@ -140,8 +154,15 @@ type Rule struct {
 // Source reads a Snapshot.
 type Source func(ctx context.Context) (*Snapshot, error)
 
-// data is a Snapshot with derived data, which is computed on first use. It is safe for concurrent use.
+// data is what the pages of one request show.
 type data struct {
+	*shared
+	// now is the moment from which all relative times count.
+	now time.Time
+}
+
+// shared is a Snapshot with derived data, which is computed on first use. It is safe for concurrent use.
+type shared struct {
 	*Snapshot
 	place map[string]int
 
@@ -181,10 +202,15 @@ func (p *problems) add(object, text string) {
 	}
 }
 
+// lacks reports whether the Node does not have an output of an object, for whatever reason.
+func (v *verdict) lacks(object string) bool {
+	return slices.ContainsFunc([]problems{v.withheld, v.conflicts, v.missing}, func(p problems) bool { return slices.Contains(p.objects, object) })
+}
+
 func (v *verdict) matches(rule int) bool { return v.matched[rule/64]&(1<<(rule%64)) != 0 }
 
 func newData(s *Snapshot) *data {
-	d := &data{Snapshot: s, place: make(map[string]int, len(s.Nodes)), verdicts: make([]atomic.Pointer[verdict], len(s.Nodes))}
+	d := &data{&shared{Snapshot: s, place: make(map[string]int, len(s.Nodes)), verdicts: make([]atomic.Pointer[verdict], len(s.Nodes))}, time.Now()}
 	if d.Program == nil {
 		d.Program = rules.Link(s.Known.Rules)
 	}

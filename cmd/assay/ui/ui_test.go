@@ -76,7 +76,7 @@ func snapshot(t testing.TB, nodes ...ui.Node) *ui.Snapshot {
 	}
 	return &ui.Snapshot{
 		Desired: desired.Settings{Policy: plan.Policy{Taints: true}},
-		Where:   "test", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Nodes: nodes, Program: rules.Link(rules.Options{}, set),
+		Where:   "test", At: time.Now(), Nodes: nodes, Program: rules.Link(rules.Options{}, set),
 		Rules: []ui.Rule{{Object: &object, Text: intel}},
 	}
 }
@@ -336,7 +336,7 @@ func TestHostileValuesStayText(t *testing.T) {
 	n := node(in, script, script, map[string]string{script: "\u202egnp.exe", "long": long, "quote": `" onmouseover="alert(1)`})
 	data := snapshot(t, n)
 	data.Where = script
-	data.Notes = []string{script}
+	data.Notes = []ui.Note{{Text: script, Rule: script}}
 	s := serve(t, data, nil)
 	for _, page := range []string{
 		"fleet", "fleet?by=nodes", "fleet?filter=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script) + "&q=" + url.QueryEscape(script),

@@ -96,6 +96,7 @@ function editor(text) {
 function refreshing(label) {
   const box = label.querySelector("input"), off = "assay-refresh-off";
   const every = () => 1000 * document.getElementById("status").dataset.every;
+  const left = () => every() - (now() - Date.parse(document.querySelector("#status time").dateTime));
   let timer;
   label.hidden = false;
   box.checked = localStorage.getItem(off) === null;
@@ -107,7 +108,7 @@ function refreshing(label) {
     if (document.hidden || !getSelection().isCollapsed) return later(1000);
     try {
       const form = document.getElementById("reload");
-      await fetch(form.action, { method: "post", body: new URLSearchParams({ back: "./" }), redirect: "manual" });
+      await fetch(form.action, { method: "post", body: new URLSearchParams({ back: "./", shown: document.querySelector("#status time").dateTime }), redirect: "manual" });
       let next;
       do {
         await new Promise((done) => setTimeout(done, pause));
@@ -118,14 +119,14 @@ function refreshing(label) {
     } catch {
       fail([], "No answer from assay ui: is it still running? The page shows what it read before.");
     }
-    later(every());
+    later(left() > 0 ? left() : every()); // not at once if it could not be read
   };
   box.addEventListener("change", () => {
     if (box.checked) localStorage.removeItem(off);
     else localStorage.setItem(off, "1");
     later(0);
   });
-  later(every());
+  later(left()); // what is shown was read before this page
 }
 
 async function page(address, options) {
@@ -137,20 +138,38 @@ async function page(address, options) {
 function show(next) {
   const parts = [...document.querySelectorAll("[data-fresh]")].map((e) => e.id).filter((id) => next.getElementById(id));
   replace(parts, next);
+  compareClocks();
   const form = document.querySelector("form[data-live][method=post]");
   if (form) form.requestSubmit();
 }
 
-// ages updates the ages in words.
+// now returns the time of assay ui: the browser can run on a machine with another one.
+let skew;
+const now = () => Date.now() - skew;
+const compareClocks = () => { skew = Date.now() - Date.parse(document.getElementById("status").dataset.now); };
+
+// forms are the forms of ages, as kubectl prints them: below a limit in seconds, in one unit, or in two.
+const forms = [
+  [120, 1], [600, 60, 1], [10800, 60], [28800, 3600, 60], [172800, 3600], [691200, 86400, 3600], [63072000, 86400], [252288000, 31536000, 86400],
+  [Infinity, 31536000],
+];
+const units = { 1: "s", 60: "m", 3600: "h", 86400: "d", 31536000: "y" };
+
+function age(seconds) {
+  const [, unit, second] = forms.find(([limit]) => seconds < limit);
+  const rest = second && Math.floor(seconds % unit / second);
+  return Math.floor(seconds / unit) + units[unit] + (rest ? rest + units[second] : "");
+}
+
+// ages keeps the ages of a page current.
 function ages() {
   for (const time of document.querySelectorAll("time[datetime]")) {
-    const seconds = Math.max(0, (Date.now() - new Date(time.dateTime)) / 1000);
-    const unit = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]].find(([size]) => seconds >= 2 * size || size < 3600 && seconds >= size);
-    const n = unit && Math.floor(seconds / unit[0]);
-    time.textContent = unit ? `${n} ${unit[1]}${n === 1 ? "" : "s"} ago` : "just now";
+    const text = age(Math.max(0, Math.floor((now() - Date.parse(time.dateTime)) / 1000)));
+    if (time.textContent !== text) time.textContent = text;
   }
 }
 
+compareClocks();
 document.querySelectorAll("form[data-live]").forEach(live);
 document.querySelectorAll("#refresh").forEach(refreshing);
 setInterval(ages, 1000);
