@@ -15,11 +15,11 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
-func withReadyNodes(c *controller.Config) { c.Ready = true }
+func withReadyNodes(c *controller.Config) { c.FeaturesReady = true }
 
 // reports waits until a baseline has these numbers of conforming, deviating and unknown nodes, and this reason and message of the condition
 // Conforming.
@@ -99,7 +99,7 @@ func TestTheConditionOfABaselineIsPaced(t *testing.T) {
 	w.apply(b, `{metadata: {name: paced}, spec: {nodeSelector: {example.com/paced: "yes"}, nodeCondition: example.com/Baseline,
 	  require: [{name: driver, matchFeatures: [{feature: test.attr, matchExpressions: {driver: {op: In, value: ["2"]}}}]}]}}`)
 	w.start(withReadyNodes, func(c *controller.Config) {
-		c.Budget = budget.Budget{Nodes: 1, Window: time.Hour, Hold: time.Hour}
+		c.RemovalBudget = settings.RemovalBudget{Nodes: 1, Window: time.Hour, Hold: time.Hour}
 	})
 	// count returns the number of nodes whose condition has a status and a reason.
 	count := func(status, reason string) (n int) {

@@ -92,7 +92,7 @@ func TestADefinitionChangesNoNode(t *testing.T) {
 	const forThis = `{rules: [{name: x, labels: {example.com/this: "1"}, taints: [{key: example.com/this, effect: PreferNoSchedule}], conditions: [{op: eq, args: {values: ["{node}", n1]}}]}]}`
 	other, this := w.rule("other", forOther), w.rule("this", forThis)
 	w.rule("plain", `{rules: [{name: x, labels: {example.com/plain: "1"}}]}`)
-	taints := func(c *controller.Config) { c.Policy.Taints = true }
+	taints := func(c *controller.Config) { c.EnableTaints = true }
 	m := w.start(taints)
 	kept := M{"example.com/this": "1", "example.com/plain": "1", "example.com/other": ""}
 	w.labels("n1", kept)
@@ -170,7 +170,7 @@ func TestADeletedDefinitionOfNodeFeaturesRemovesNoLabel(t *testing.T) {
 					return http.StatusForbidden
 				}
 				return 0
-			}}, func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share = 1000, 1 })
+			}}, func(c *controller.Config) { c.RemovalBudget.Nodes, c.RemovalBudget.Share = 1000, 1 })
 			w.count("tenant", "1", nodes)
 			w.recorded("")
 			all := make([]*history, nodes)

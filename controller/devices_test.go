@@ -20,6 +20,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
 // devicesOf creates the ResourceSlice of a driver that has published a number of GPUs on a node.
@@ -132,7 +133,7 @@ func TestDevicesGoAfterTheGracePeriod(t *testing.T) {
 	w.node("n1")
 	gpus := w.devicesOf("n1", 8)
 	w.rule("devices", deviceRules)
-	w.start(func(c *controller.Config) { c.Grace = time.Second })
+	w.start(func(c *controller.Config) { c.RemovalGracePeriod = time.Second })
 	w.labels("n1", map[string]string{"example.com/gpu.count": "8"})
 	w.delete(gpus)
 	n1 := w.labels("n1", map[string]string{"example.com/gpu.count": "", "example.com/gpu.product": "", "example.com/complete": ""})
@@ -181,7 +182,7 @@ func TestObjectsSayWhyDevicesAreUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"a": "b"}, nil)
-	groups := func(c *controller.Config) { c.Groups = true }
+	groups := func(c *controller.Config) { c.FeatureGates[settings.GateGroups] = true }
 	for code, part := range map[int]string{http.StatusForbidden: "cannot be read", http.StatusNotFound: "does not serve ResourceSlices"} {
 		reads := w.rule(fmt.Sprint("devices-", code), deviceRules)
 		other := w.rule(fmt.Sprint("other-", code), `{rules: [{name: r, labels: {attr: "1"}, matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: Exists}}}]}]}`)

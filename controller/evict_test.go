@@ -12,7 +12,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/settings"
 )
 
 // TestATaintThatEvictsGoesAtItsPace has a rule that would evict the pods from all nodes of two zones.
@@ -44,8 +44,8 @@ func TestATaintThatEvictsGoesAtItsPace(t *testing.T) {
 		becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}, what, func(*corev1.Node) bool { return ok() })
 	}
 	w.start(func(c *controller.Config) {
-		c.Policy.Taints = true
-		c.Evictions = budget.Evictions{Every: 200 * time.Millisecond, Share: 1.0 / 3, OneZone: true}
+		c.EnableTaints = true
+		c.NoExecuteBudget = settings.NoExecuteBudget{Every: 200 * time.Millisecond, Share: 1.0 / 3, OneZone: true}
 	})
 	for i := range nodes { // taints that evict no pods do not wait
 		w.labels(fmt.Sprintf("n%d", i), M{"stormy": "1"})

@@ -233,7 +233,7 @@ func TestLabelsStayWhileSetsAreMissingAfterARestart(t *testing.T) {
 	if err := w.Delete(w.Context(), s.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	w.start(func(c *controller.Config) { c.Grace = time.Millisecond }) // what has vanished does not count any more
+	w.start(func(c *controller.Config) { c.RemovalGracePeriod = time.Millisecond }) // what has vanished does not count any more
 	w.event("n1", "FeatureSetsMissing")
 	w.node("n2")
 	w.publish(w.namespace, "n2", "n2", M{"b": "1"}, nil)

@@ -18,9 +18,10 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
-func withGroups(c *controller.Config) { c.Groups = true }
+func withGroups(c *controller.Config) { c.FeatureGates[settings.GateGroups] = true }
 
 // group creates a NodeFeatureGroup in a namespace.
 func (w *world) group(namespace, name, rules string) *nfdv1alpha1.NodeFeatureGroup {
@@ -101,7 +102,7 @@ func TestOrphansAreCollected(t *testing.T) {
 		Annotations: M{nfdv1alpha1.WorkerVersionAnnotation: "v1"}, // a worker has run there, even if this manager has not seen it
 	}}
 	testkit.Create(t, w, left)
-	w.start(func(c *controller.Config) { c.Orphans.Interval, c.Orphans.Grace = time.Minute, 500*time.Millisecond })
+	w.start(func(c *controller.Config) { c.GcInterval, c.GcGracePeriod = time.Minute, 500*time.Millisecond })
 	w.event("nameless", "NoNodeName", nfdv1alpha1.NodeNameLabel)
 	absent := func(f *nfdv1alpha1.NodeFeature) {
 		t.Helper()
@@ -135,8 +136,8 @@ func TestMassDeletionOfOrphansIsHeld(t *testing.T) {
 		testkit.Create(t, w, f)
 	}
 	w.start(func(c *controller.Config) {
-		c.Orphans.Interval, c.Orphans.Grace = time.Minute, 0
-		c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 2, 0, 5*time.Second
+		c.GcInterval, c.GcGracePeriod = time.Minute, 0
+		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 2, 0, 5*time.Second
 	})
 	var counts []int
 	testkit.Eventually(t, "all deletions", func(ctx context.Context) error {

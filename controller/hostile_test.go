@@ -109,7 +109,7 @@ func TestABadRuleOfEachKindHarmsNoOther(t *testing.T) {
 	if len(stored) < 15 {
 		t.Errorf("only %d bad rules were stored", len(stored))
 	}
-	w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	w.start(func(c *controller.Config) { c.EnableTaints = true })
 	w.labels("n1", want)
 	becomes(w, n, "the other outputs of the good rules", func(n *corev1.Node) bool {
 		for key := range want {
@@ -175,11 +175,11 @@ func TestACrashLeavesNoUnownedKeys(t *testing.T) {
 					}
 					return 0
 				}
-				m := w.startWith(tr, func(c *controller.Config) { c.Policy.Taints = true })
+				m := w.startWith(tr, func(c *controller.Config) { c.EnableTaints = true })
 				<-crashed
 				m.stop()
 				w.delete(r)
-				w.start(func(c *controller.Config) { c.Policy.Taints = true })
+				w.start(func(c *controller.Config) { c.EnableTaints = true })
 				w.rule("marker", `{rules: [{name: m, labels: {marker: "1"}}]}`)
 				w.labels("n1", M{"marker": "1"})
 				becomes(w, n, "what it was, and the marker", func(n *corev1.Node) bool {

@@ -119,7 +119,7 @@ func TestAFailedNodeCanBeTainted(t *testing.T) {
 	r := w.rule("checks", `{priority: 9000, rules: [{name: never, actions: [{op: fail, args: {msg: no}}]}]}`)
 	w.rule("label", `{rules: [{name: l, labels: {example.com/l: "1"}, taints: [{key: example.com/by-rule, effect: NoSchedule}]}]}`)
 	w.start(func(c *controller.Config) {
-		c.FailTaint = &corev1.Taint{Key: "example.com/rejected", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+		c.FailTaint = "example.com/rejected=true:NoSchedule"
 	})
 	taints := func(want ...string) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestFailCanBeSwitchedOff(t *testing.T) {
 	w.node("n1")
 	w.rule("checks", `{priority: 9000, rules: [{name: never, actions: [{op: fail, args: {msg: no}}]}]}`)
 	w.rule("label", `{rules: [{name: l, labels: {example.com/l: "1"}}]}`)
-	w.start(func(c *controller.Config) { c.Rules.IgnoreFail = true })
+	w.start(func(c *controller.Config) { c.AllowFail = false })
 	w.labels("n1", M{"example.com/l": "1"})
 }
 
@@ -314,7 +314,7 @@ func TestASecretIsNowhere(t *testing.T) {
 // TestTheGuideHoldsInTheCluster runs every example of docs/rules.md and docs/rule-language.md that has an outcome against a real API server.
 func TestTheGuideHoldsInTheCluster(t *testing.T) {
 	w := newWorld(t)
-	w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	w.start(func(c *controller.Config) { c.EnableTaints = true })
 	played := 0
 	for _, file := range []string{"../docs/rules.md", "../docs/rule-language.md"} {
 		page, err := doctest.Read(file)

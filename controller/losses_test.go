@@ -16,16 +16,16 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
 const lossTaint = "example.com/features-lost"
 
 func withLossTaint(c *controller.Config) {
-	c.Scheduling = true
-	c.LossTaint = &corev1.Taint{Key: lossTaint, Effect: corev1.TaintEffectNoExecute}
-	c.Evictions = budget.Evictions{Every: 200 * time.Millisecond, Share: 0.25}
+	c.FeatureGates[settings.GateScheduling] = true
+	c.LossTaint = lossTaint + ":NoExecute"
+	c.NoExecuteBudget = settings.NoExecuteBudget{Every: 200 * time.Millisecond, Share: 0.25}
 }
 
 // requires creates a namespace with a NodeFeatureRequest for the link of a node, and returns its name.
@@ -216,7 +216,9 @@ func TestALossCountsOnlyIfTheNodeHadTheFeature(t *testing.T) {
 		published[name] = w.publish(w.namespace, name, name, M{"link": link}, nil)
 	}
 	victims := []*history{w.record("never"), w.record("before")}
-	w.start(withLossTaint, func(c *controller.Config) { c.Evictions = budget.Evictions{Every: time.Millisecond, Share: 1} })
+	w.start(withLossTaint, func(c *controller.Config) {
+		c.NoExecuteBudget = settings.NoExecuteBudget{Every: time.Millisecond, Share: 1}
+	})
 	request := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "link"}}
 	matching := func(want int32) {
 		t.Helper()
@@ -255,7 +257,7 @@ func TestANodeIsNotTaintedWithoutItsWorkersFeatures(t *testing.T) {
 	}
 	history := w.record("gone")
 	w.start(withLossTaint, func(c *controller.Config) {
-		c.Grace, c.Evictions = time.Millisecond, budget.Evictions{Every: time.Millisecond, Share: 1}
+		c.RemovalGracePeriod, c.NoExecuteBudget = time.Millisecond, settings.NoExecuteBudget{Every: time.Millisecond, Share: 1}
 	})
 	request := &assayv1alpha1.NodeFeatureRequest{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "link"}}
 	matching := func(want int32) {
@@ -299,7 +301,7 @@ func TestTheStatusSaysWhyOnLossHasNoEffect(t *testing.T) {
 			return c.Status == metav1.ConditionTrue && c.Reason == reason && strings.Contains(c.Message, message)
 		})
 	}
-	m := w.start(func(c *controller.Config) { c.Scheduling = true })
+	m := w.start(func(c *controller.Config) { c.FeatureGates[settings.GateScheduling] = true })
 	withheld("LossTaintDisabled", "lossTaint")
 	m.stop()
 	w.start(withLossTaint)

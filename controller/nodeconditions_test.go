@@ -95,7 +95,7 @@ func TestConditionsOfRulesOutliveTheirWorker(t *testing.T) {
 	w.labels("n1", M{"marker": "1"})
 	w.nodeCondition("n1", "vendor.io/DriverReady", want)
 	m.stop()
-	w.start(func(c *controller.Config) { c.Grace = time.Second })
+	w.start(func(c *controller.Config) { c.RemovalGracePeriod = time.Second })
 	w.nodeCondition("n1", "vendor.io/DriverReady", "")
 }
 
@@ -108,7 +108,9 @@ func TestMassLossOfConditionsIsHeld(t *testing.T) {
 		w.node(name)
 		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"ready": "true", "version": "1"}, nil))
 	}
-	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 0, 0, time.Hour })
+	w.start(func(c *controller.Config) {
+		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 0, 0, time.Hour
+	})
 	for _, name := range nodes {
 		w.nodeCondition(name, "vendor.io/DriverReady", "True Probed: Driver on "+name+": 1")
 	}
@@ -141,7 +143,7 @@ func TestRulesReadConditionsOfOthers(t *testing.T) {
   {name: broken, matchFeatures: [{feature: kubernetes.condition, matchExpressions: {type: {op: In, value: [AcceleratedHardwareReady]}, status: {op: In, value: ["False"]}}}],
    taints: [{key: vendor.io/degraded, effect: NoSchedule}], nodeConditions: [{type: vendor.io/Degraded, status: "True"}]},
   {name: circular, matchFeatures: [{feature: kubernetes.condition, matchExpressions: {type: {op: In, value: [vendor.io/Degraded]}}}], labels: {vendor.io/circular: ""}}]}`)
-	w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	w.start(func(c *controller.Config) { c.EnableTaints = true })
 	tainted := func(want bool) *corev1.Node {
 		t.Helper()
 		return becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, fmt.Sprintf("tainted=%t", want), func(n *corev1.Node) bool {

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +24,6 @@ import (
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/testkit"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // copies is a rule that copies the attributes of test.attr to labels.
@@ -131,7 +129,7 @@ func TestThirdPartiesMayBeDeniedLabels(t *testing.T) {
 	w.publish(w.namespace, "n1", "n1", nil, M{"own": "true"})
 	w.publish(w.namespace, "third", "n1", M{"feature": "true"}, M{"named": "true"})
 	w.publish(other, "n1", "n1", nil, M{"foreign": "true"})
-	w.start(func(c *controller.Config) { c.Sources.IgnoreLabels = true })
+	w.start(func(c *controller.Config) { c.Restrictions.DenyNodeFeatureLabels = true })
 	w.labels("n1", M{"own": "true", "feature": "true", "named": "", "foreign": ""})
 }
 
@@ -143,7 +141,7 @@ func TestNamespacesAreChosenByLabel(t *testing.T) {
 	w.publish(w.namespace, "n1", "n1", M{"own": "true"}, nil)
 	w.publish(other, "vendor", "n1", M{"vendor": "true"}, nil)
 	w.start(func(c *controller.Config) {
-		c.Sources.Namespaces = labels.SelectorFromSet(labels.Set{"trusted": "yes"})
+		c.Restrictions.NodeFeatureNamespaceSelector = &metav1.LabelSelector{MatchLabels: M{"trusted": "yes"}}
 	})
 	w.labels("n1", M{"own": "true", "vendor": ""})
 
@@ -207,7 +205,7 @@ func TestARefusedKeyDoesNotBlockOthers(t *testing.T) {
 	label := w.rule("label", `{rules: [{name: forbidden, labels: {vendor.io/forbidden: "true", fine: "true"}}]}`)
 	denied := w.rule("resource", `{rules: [{name: denied, extendedResources: {vendor.io/denied: "1"}, labels: {ok: "true"}}]}`)
 	taint := w.rule("taint", `{rules: [{name: closed, taints: [{key: vendor.io/closed, effect: NoSchedule}, {key: vendor.io/open, effect: NoSchedule}]}]}`)
-	m := w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	m := w.start(func(c *controller.Config) { c.EnableTaints = true })
 	w.labels("n1", M{"a": "1", "fine": "true", "ok": "true"})
 	becomes(w, n, "the taint that is allowed", func(n *corev1.Node) bool { return len(n.Spec.Taints) == 1 && n.Spec.Taints[0].Key == "vendor.io/open" })
 	w.condition(label, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/forbidden", "refuses")
@@ -286,7 +284,7 @@ func TestWritesTaintsOnlyIfEnabled(t *testing.T) {
 		t.Errorf("taints are %v although they are disabled", n.Spec.Taints)
 	}
 	m.stop()
-	m = w.start(func(c *controller.Config) { c.Policy.Taints = true })
+	m = w.start(func(c *controller.Config) { c.EnableTaints = true })
 	keys := func(want ...string) func(*corev1.Node) bool {
 		return func(n *corev1.Node) bool {
 			var got []string
@@ -323,13 +321,13 @@ func TestInstancesKeepOutOfEachOthersWay(t *testing.T) {
 	w.node("n1")
 	w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
 	w.rule("copy", copies)
-	blue := w.start(func(c *controller.Config) { c.Policy.Record = plan.Record{Instance: "blue"} })
+	blue := w.start(func(c *controller.Config) { c.Instance = "blue" })
 	n := w.labels("n1", M{"a": "1"})
 	if got := n.Annotations["blue."+nfdv1alpha1.FeatureLabelsAnnotation]; got != "a" {
 		t.Errorf("annotations are %v", n.Annotations)
 	}
 	blue.stop()
-	green := w.start(func(c *controller.Config) { c.Disable.Labels = true })
+	green := w.start(func(c *controller.Config) { c.Restrictions.DisableLabels = true })
 	w.rule("mark", `{rules: [{name: m, annotations: {mark: "1"}}]}`)
 	becomes(w, n, "the mark", func(n *corev1.Node) bool { return n.Annotations[feature+"mark"] == "1" })
 	if n.Labels[feature+"a"] != "1" {
@@ -343,7 +341,7 @@ func TestLeavesForeignKeysIfConfigured(t *testing.T) {
 	n := w.node("n1")
 	change(w, n, func(n *corev1.Node) { n.Labels = M{"vendor.io/a": "theirs"} })
 	rule := w.rule("r", `{rules: [{name: r, labels: {vendor.io/a: ours, vendor.io/b: ours}}]}`)
-	m := w.start(func(c *controller.Config) { c.Policy.KeepForeign = true })
+	m := w.start(func(c *controller.Config) { c.Restrictions.AllowOverwrite = false })
 	w.labels("n1", M{"vendor.io/a": "theirs", "vendor.io/b": "ours"})
 	w.condition(rule, nfdv1alpha1.ConditionHealthy, metav1.ConditionFalse, "vendor.io/a", "another client")
 	m.stop()
@@ -355,7 +353,9 @@ func TestDisabledKindsAreLeftOut(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
 	w.rule("r", `{rules: [{name: r, labels: {a: "1"}, annotations: {a: "1"}, extendedResources: {vendor.io/a: "1"}}]}`)
-	w.start(func(c *controller.Config) { c.Disable.Labels, c.Disable.ExtendedResources = true, true })
+	w.start(func(c *controller.Config) {
+		c.Restrictions.DisableLabels, c.Restrictions.DisableExtendedResources = true, true
+	})
 	becomes(w, n, "annotation", func(n *corev1.Node) bool { return n.Annotations[feature+"a"] == "1" })
 	if _, there := n.Labels[feature+"a"]; there || len(n.Status.Capacity) != 3 {
 		t.Errorf("labels %v, capacity %v", n.Labels, n.Status.Capacity)
@@ -388,7 +388,7 @@ func TestRestartAndIdlePassesMakeNoCalls(t *testing.T) {
 	}
 	m.stop()
 
-	m = w.start(func(c *controller.Config) { c.Resync = time.Second })
+	m = w.start(func(c *controller.Config) { c.ResyncPeriod = time.Second })
 	testkit.Eventually(w, "the record of provenance is read", func(context.Context) error {
 		if len(m.requests("GET", "/configmaps/")) == 0 {
 			return errors.New("passes before the rules are compiled do not read it")
@@ -445,7 +445,7 @@ func TestLabelsGoWhenTheGraceIsOver(t *testing.T) {
 			w.node("n1")
 			f := w.publish(w.namespace, "n1", "n1", M{"a": "1"}, nil)
 			w.rule("copy", copies)
-			w.start(func(c *controller.Config) { c.Grace = grace })
+			w.start(func(c *controller.Config) { c.RemovalGracePeriod = grace })
 			w.labels("n1", M{"a": "1"})
 			if err := w.Delete(t.Context(), f); err != nil {
 				t.Fatal(err)
@@ -479,7 +479,9 @@ func TestMassRemovalIsHeld(t *testing.T) {
 		w.node(name)
 		published = append(published, w.publish(w.namespace, "vendor-"+name, name, M{"a": "1"}, nil))
 	}
-	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 3, 0.05, 5*time.Second })
+	w.start(func(c *controller.Config) {
+		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 3, 0.05, 5*time.Second
+	})
 	for i := range nodes {
 		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
 	}
@@ -527,7 +529,9 @@ func TestAConfirmedRemovalGoesOn(t *testing.T) {
 	w.apply(manager, fmt.Sprintf(`{metadata: {namespace: %s, name: manager, annotations: {%s: "2001-02-03T04:05:06Z"}},
 	  spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`,
 		w.namespace, node.ConfirmAnnotation))
-	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 0, 0, time.Hour })
+	w.start(func(c *controller.Config) {
+		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 0, 0, time.Hour
+	})
 	for i := range published {
 		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
 	}
@@ -575,7 +579,9 @@ func TestAMassRemovalByARuleIsNotHeld(t *testing.T) {
 	for i := range nodes {
 		w.node(fmt.Sprintf("n%d", i))
 	}
-	w.start(func(c *controller.Config) { c.Budget.Nodes, c.Budget.Share, c.Budget.Hold = 1, 0, time.Hour })
+	w.start(func(c *controller.Config) {
+		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 1, 0, time.Hour
+	})
 	for i := range nodes {
 		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})
 	}
@@ -614,7 +620,7 @@ func TestNothingIsWrittenInADryRun(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
 	r := w.rule("r", `{rules: [{name: r, labels: {a: "1"}}]}`)
-	w.start(func(c *controller.Config) { c.DryRun = true })
+	w.start(func(c *controller.Config) { c.NoPublish = true })
 	becomes(w, r, "one matched node", func(r *nfdv1alpha1.NodeFeatureRule) bool {
 		return r.Status.MatchedNodes != nil && *r.Status.MatchedNodes == 1
 	})

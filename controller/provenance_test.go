@@ -17,13 +17,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
-	"github.com/assay-project/assay/rules/plan"
 )
 
 // fleetSize is the number of nodes in tests with many nodes: slightly more than the budget for removals. $ASSAY_TEST_NODES
@@ -281,7 +279,7 @@ func TestRemovalsAreHeldIfTheOwnerIsUnknown(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.delete(r)
-			w.start(func(c *controller.Config) { c.Budget.Hold = 10 * time.Second })
+			w.start(func(c *controller.Config) { c.RemovalBudget.Hold = 10 * time.Second })
 			w.event("n1", "RemovalHeld", "not known which rule", feature+"a") // it goes with the hold
 			w.rule("marker", `{rules: [{name: r, labels: {marker: "1"}}]}`)
 			w.labels("n1", M{"marker": "1", "a": "1"})
@@ -300,7 +298,7 @@ func TestInstancesHaveARecordEach(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1")
 	r := w.rule("r", `{rules: [{name: r, labels: {a: "1"}}]}`)
-	blue := w.start(func(c *controller.Config) { c.Policy.Record = plan.Record{Instance: "blue"} })
+	blue := w.start(func(c *controller.Config) { c.Instance = "blue" })
 	w.labels("n1", M{"a": "1"})
 	w.recorded("blue", r)
 	err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "assay-kept-rules"}, &corev1.ConfigMap{})
@@ -370,7 +368,7 @@ func TestANamespaceMissingInTheFirstListIsNotGone(t *testing.T) {
 	w := newWorld(t)
 	tenant := testkit.Namespace(t, w)
 	trusted := func(c *controller.Config) {
-		c.Sources.Namespaces = labels.SelectorFromSet(labels.Set{"kubernetes.io/metadata.name": tenant})
+		c.Restrictions.NodeFeatureNamespaceSelector = &metav1.LabelSelector{MatchLabels: M{"kubernetes.io/metadata.name": tenant}}
 	}
 	for _, name := range []string{"n1", "n2"} {
 		w.node(name)

@@ -14,12 +14,11 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
-	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
-func withReady(c *controller.Config) { c.Ready = true }
+func withReady(c *controller.Config) { c.FeaturesReady = true }
 
 // boots makes the kubelet of a node report a boot, and its own condition.
 func (w *world) boots(node, id string) {
@@ -168,7 +167,9 @@ func TestARebootedNodeIsReadyOnceItsNewFeaturesAre(t *testing.T) {
 	w.boots("n1", "boot-1")
 	f := w.examines("n1", "boot-1", M{"card": "old", "a": "1"})
 	// No node may lose a label before five minutes have passed.
-	w.start(withReady, func(c *controller.Config) { c.Budget = budget.Budget{Window: time.Minute, Hold: 5 * time.Minute} })
+	w.start(withReady, func(c *controller.Config) {
+		c.RemovalBudget = settings.RemovalBudget{Window: time.Minute, Hold: 5 * time.Minute}
+	})
 	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied", "boot-1")
 	w.labels("n1", M{"card": "old"})
 
@@ -197,7 +198,7 @@ func TestANodeWithoutFeaturesIsNotReady(t *testing.T) {
 	f.Spec.Features = nfdv1alpha1.Features{Attributes: map[string]nfdv1alpha1.AttributeFeatureSet{"system.boot": {Elements: M{"id": "boot-1"}}}}
 	f.Spec.FeatureSets = []string{missing.Name}
 	testkit.Create(w, w, f)
-	w.start(withReady, func(c *controller.Config) { c.Grace = time.Second })
+	w.start(withReady, func(c *controller.Config) { c.RemovalGracePeriod = time.Second })
 	w.ready("gone", corev1.ConditionTrue, "FeaturesApplied")
 	w.ready("sets", corev1.ConditionFalse, "FeatureSetsMissing", missing.Name)
 	testkit.Create(w, w, missing)
@@ -217,7 +218,7 @@ func TestANodeIsReadyAfterItsTaints(t *testing.T) {
 	w.boots("n1", "boot-1")
 	history := w.record("n1")
 	w.examines("n1", "boot-1", M{})
-	w.start(withReady, func(c *controller.Config) { c.Policy.Taints = true })
+	w.start(withReady, func(c *controller.Config) { c.EnableTaints = true })
 	w.ready("n1", corev1.ConditionTrue, "FeaturesApplied")
 	history.opensWith(w, feature+"a", true)
 	for _, n := range history.states(w) {
@@ -264,7 +265,7 @@ func TestTheStartupTaintGoesOnceANodeIsReady(t *testing.T) {
 	w.joins("n1")
 	w.joins("late")
 	history := w.record("n1")
-	w.start(withReady, func(c *controller.Config) { c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Hour} })
+	w.start(withReady, func(c *controller.Config) { c.StartupTaint, c.FailOpenAfter = startupTaint, time.Hour })
 	w.ready("n1", corev1.ConditionFalse, "NoFeatures", "worker")
 	w.examines("n1", "boot-1", M{"a": "1"})
 	open := func(n *corev1.Node) bool { return !tainted(n, startupTaint) && tainted(n, "example.com/theirs") }
@@ -315,7 +316,7 @@ func TestTheStartupTaintGoesInTheEnd(t *testing.T) {
 	w.allowStartup()
 	n := w.joins("broken")
 	w.start(withReady, func(c *controller.Config) {
-		c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: 2 * time.Second}
+		c.StartupTaint, c.FailOpenAfter = startupTaint, 2*time.Second
 	})
 	becomes(w, n, "no start-up taint", func(n *corev1.Node) bool { return !tainted(n, startupTaint) })
 	if message := w.event("broken", "StartupTaintTimeout"); !strings.Contains(message, "2s") || !strings.Contains(message, "NoFeatures") {

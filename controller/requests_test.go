@@ -13,7 +13,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
-	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/settings"
 )
 
 // materialized reports whether a request has this status and reason of the condition Materialized.
@@ -44,12 +44,14 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 	second := request("c-second", "{materialize: Always, "+speed+"}")
 	label := "features.assay.dev/" + w.namespace + ".a-first"
 
-	off := w.start(func(c *controller.Config) { c.Scheduling = true })
+	off := w.start(func(c *controller.Config) { c.FeatureGates[settings.GateScheduling] = true })
 	becomes(w, first, "the limit is 0", materialized(metav1.ConditionFalse, "Disabled"))
 	w.labels("fast", map[string]string{label: ""})
 	off.stop()
 
-	m := w.start(func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 2} })
+	m := w.start(func(c *controller.Config) {
+		c.FeatureGates[settings.GateScheduling], c.MaterializedRequests = true, settings.MaterializedRequests{Total: 2}
+	})
 	w.labels("fast", map[string]string{label: "true"})
 	w.labels("slow", map[string]string{label: ""})
 	becomes(w, first, "the status names the label", func(r *assayv1alpha1.NodeFeatureRequest) bool {
@@ -86,7 +88,9 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 	if err := w.Delete(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	w.start(func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 2} })
+	w.start(func(c *controller.Config) {
+		c.FeatureGates[settings.GateScheduling], c.MaterializedRequests = true, settings.MaterializedRequests{Total: 2}
+	})
 	w.labels("fast", map[string]string{label: "true", next: ""})
 	if err := w.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
@@ -97,7 +101,7 @@ func TestMaterializedRequestsLabelNodes(t *testing.T) {
 // The prefix of these labels is for requests alone.
 func TestRulesCannotWriteLabelsOfRequests(t *testing.T) {
 	w := newWorld(t)
-	w.start(func(c *controller.Config) { c.Requests = compile.RequestLimits{Total: 1} })
+	w.start(func(c *controller.Config) { c.MaterializedRequests = settings.MaterializedRequests{Total: 1} })
 	w.node("thief")
 	r := w.rule("thief", `rules: [{name: r, labels: {features.assay.dev/ml.amx: "true", other: "true"}}]`)
 	w.labels("thief", map[string]string{"other": "true", "features.assay.dev/ml.amx": ""})
@@ -127,8 +131,10 @@ func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 	label := "features.assay.dev/" + w.namespace + ".fast"
 	w.joinsWith(label, "fast", "slow", "unknown")
 	history := w.record("slow")
-	limits := func(c *controller.Config) { c.Scheduling, c.Requests = true, compile.RequestLimits{Total: 1} }
-	m := w.start(withReady, limits, func(c *controller.Config) { c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Hour} })
+	limits := func(c *controller.Config) {
+		c.FeatureGates[settings.GateScheduling], c.MaterializedRequests = true, settings.MaterializedRequests{Total: 1}
+	}
+	m := w.start(withReady, limits, func(c *controller.Config) { c.StartupTaint, c.FailOpenAfter = startupTaint, time.Hour })
 	becomes(w, r, "the request is materialized", materialized(metav1.ConditionTrue, "Labeled"))
 	w.examines("fast", "boot-1", M{"speed": "1"})
 	w.examines("slow", "boot-1", M{"a": "1"})
@@ -159,7 +165,7 @@ func TestANodeThatDoesNotMeetTheRequestOfItsLabelIsNotReady(t *testing.T) {
 	m.stop()
 
 	// In the end the label goes, before the taint.
-	w.start(withReady, limits, func(c *controller.Config) { c.Startup = node.Startup{Key: startupTaint, FailOpenAfter: time.Second} })
+	w.start(withReady, limits, func(c *controller.Config) { c.StartupTaint, c.FailOpenAfter = startupTaint, time.Second })
 	slow = becomes(w, slow, "no start-up taint", open)
 	if slow.Labels[label] != "" || slow.Labels["example.com/theirs"] != "1" {
 		t.Errorf("the node that does not meet the request has labels %v", slow.Labels)

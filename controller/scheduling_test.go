@@ -10,6 +10,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/settings"
 )
 
 // TestSchedulersHearOfChangedFeatures: a scheduler only watches Nodes. Without this write, a pod that waits for a feature would
@@ -22,7 +23,7 @@ func TestSchedulersHearOfChangedFeatures(t *testing.T) {
 	w.apply(request, `
 metadata: {name: r, namespace: `+w.namespace+`}
 spec: {required: {matchFeatures: [{feature: test.attr, matchExpressions: {a: {op: In, value: ["2"]}}}]}}`)
-	scheduling := func(c *controller.Config) { c.Scheduling = true }
+	scheduling := func(c *controller.Config) { c.FeatureGates[settings.GateScheduling] = true }
 	m := w.start(scheduling)
 	const key = assayv1alpha1.FeaturesGenerationAnnotation
 	n := becomes(w, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "notified"}}, "the annotation is written", func(n *corev1.Node) bool {
@@ -41,7 +42,7 @@ spec: {required: {matchFeatures: [{feature: test.attr, matchExpressions: {a: {op
 	becomes(w, n, "the annotation changes", func(n *corev1.Node) bool { return n.Annotations[key] != before })
 	becomes(w, request, "the node has it", satisfiable(metav1.ConditionTrue))
 	m.stop()
-	w.start(func(c *controller.Config) { c.Scheduling = false })
+	w.start(func(c *controller.Config) { c.FeatureGates[settings.GateScheduling] = false })
 	becomes(w, n, "the annotation goes with the feature gate", func(n *corev1.Node) bool {
 		_, there := n.Annotations[key]
 		return !there

@@ -23,7 +23,9 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
-func withShapes(c *controller.Config) { c.Ready, c.Shapes = true, settings.DefaultNodeShapeLabels }
+func withShapes(c *controller.Config) {
+	c.FeaturesReady, c.NodeShapeLabels = true, settings.DefaultNodeShapeLabels
+}
 
 // joinsPool creates a Node of a NodePool and what its worker publishes.
 func (w *world) joinsPool(name, pool string, attributes map[string]string, edit ...func(*corev1.Node)) (*corev1.Node, *nfdv1alpha1.NodeFeature) {
@@ -159,7 +161,7 @@ func TestAPoolThatOverwritesTheRecordOfANode(t *testing.T) {
 	  taints: [{key: vendor.io/same, effect: NoSchedule}, {key: vendor.io/more, effect: NoSchedule}]}]}`)
 	w.node("registered")
 	w.publish(w.namespace, "registered", "registered", M{"a": "1"}, nil)
-	w.start(func(c *controller.Config) { c.Policy.Taints, c.Budget.Hold = true, 5*time.Second })
+	w.start(func(c *controller.Config) { c.EnableTaints, c.RemovalBudget.Hold = true, 5*time.Second })
 	n := w.labels("registered", M{"same": "1", "other": "1", "more": "1"})
 
 	pool := []corev1.Taint{{Key: "vendor.io/same", Effect: corev1.TaintEffectNoSchedule}, {Key: "vendor.io/wrong", Effect: corev1.TaintEffectNoSchedule}}

@@ -19,6 +19,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/settings"
 )
 
 // object creates an object of any kind from YAML, and returns it as stored in the API server.
@@ -85,7 +86,7 @@ func TestKstatusUnderstandsEachKind(t *testing.T) {
 		// The controller has not processed it yet: `helm --wait` and Flux wait.
 		w.kstatus(fine[kind], status.InProgressStatus)
 	}
-	w.start(withGroups, func(c *controller.Config) { c.Scheduling = true })
+	w.start(withGroups, func(c *controller.Config) { c.FeatureGates[settings.GateScheduling] = true })
 	for kind := range statusKinds {
 		w.kstatus(fine[kind], status.CurrentStatus)
 		if failed := w.kstatus(wrong[kind], status.FailedStatus); !strings.Contains(failed.Message, "missing closing )") {
@@ -200,7 +201,7 @@ func TestOutputsThatASettingWithholdsAreReported(t *testing.T) {
 		t.Errorf("labels are written, and the condition is %+v", c)
 	}
 	m.stop()
-	w.start(func(c *controller.Config) { c.Policy.Taints, c.Disable.Labels = true, true })
+	w.start(func(c *controller.Config) { c.EnableTaints, c.Restrictions.DisableLabels = true, true })
 	w.condition(labels, nfdv1alpha1.ConditionWithheld, "True", "LabelsDisabled", "unset disableLabels")
 	w.condition(taints, nfdv1alpha1.ConditionWithheld, "True", "LabelsDisabled")
 	change(w, taints, func(r *nfdv1alpha1.NodeFeatureRule) { r.Spec.Rules = r.Spec.Rules[1:] })

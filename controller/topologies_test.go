@@ -40,7 +40,7 @@ func TestTopologiesOfOthersAreCollectedOnRequest(t *testing.T) {
 	}
 	w.node("stays")
 	gone := w.node("gone")
-	quick := func(c *controller.Config) { c.Orphans.Interval, c.Orphans.Grace = 10*time.Second, 500*time.Millisecond }
+	quick := func(c *controller.Config) { c.GcInterval, c.GcGracePeriod = 10*time.Second, 500*time.Millisecond }
 	looked := func(m *manager) func(context.Context) error {
 		return func(context.Context) error {
 			if n := len(m.requests("GET", "/noderesourcetopologies")); n < 2 { // the first look is complete
@@ -49,7 +49,7 @@ func TestTopologiesOfOthersAreCollectedOnRequest(t *testing.T) {
 			return nil
 		}
 	}
-	m := w.start(quick, func(c *controller.Config) { c.Topologies = true })
+	m := w.start(quick, func(c *controller.Config) { c.GcTopologies = true })
 	testkit.Eventually(t, "a look at all topologies", looked(m))
 	if err := w.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)

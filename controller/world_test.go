@@ -28,14 +28,12 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/internal/testkit"
-	"github.com/assay-project/assay/rules/gather"
 	"github.com/assay-project/assay/settings"
 	"github.com/assay-project/assay/test/cluster"
 )
@@ -147,7 +145,7 @@ type latest struct{}
 
 func (latest) Write(p []byte) (int, error) { return current.Load().Write(p) }
 
-// start runs a manager until the test ends or stop is called. By default it is configured like the program without flags.
+// start runs a manager until the test ends or stop is called. By default it writes the outputs of rules and nothing else.
 func (w *world) start(options ...func(*controller.Config)) *manager {
 	w.Helper()
 	return w.startWith(&traffic{}, options...)
@@ -156,9 +154,9 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 // startWith is like start, but sends requests through t.
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
-	config := controller.Config{
-		Sources: gather.Policy{Namespace: w.namespace}, Grace: settings.DefaultRemovalGracePeriod, Budget: budget.Default, Parallel: 4,
-	}
+	config := controller.Config{Settings: settings.Default(), Namespace: w.namespace}
+	config.FeaturesReady, config.FeatureGates, config.NodeShapeLabels = false, map[string]bool{}, nil
+	config.MaterializedRequests, config.GcInterval, config.ResyncPeriod = settings.MaterializedRequests{}, 0, 0
 	for _, option := range options {
 		option(&config)
 	}
@@ -188,7 +186,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	if err != nil {
 		w.Fatal(err)
 	}
-	if config.Devices, err = devices.Add(mgr, config.Sources, config.Grace); err != nil {
+	if config.Devices, err = devices.Add(mgr, config.Sources(), config.RemovalGracePeriod); err != nil {
 		w.Fatal(err)
 	}
 	if err := controller.Add(mgr, config, sets); err != nil {

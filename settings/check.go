@@ -67,7 +67,7 @@ func (s *Settings) checkStartupTaint() (errs []error) {
 	if verdict := keys.StartupTaint(s.StartupTaint); !verdict.OK() {
 		errs = append(errs, fmt.Errorf("startupTaint: %s", verdict.Message()))
 	}
-	if s.Instance != "" {
+	if !s.Primary() {
 		errs = append(errs, fmt.Errorf("startupTaint %q: the taint is removed from nodes with the condition FeaturesReady, which only the controller without an instance name writes; "+
 			"set startupTaint on that controller, or remove --instance=%s", s.StartupTaint, s.Instance))
 	}

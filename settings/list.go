@@ -62,22 +62,37 @@ type Restrictions struct {
 	AllowOverwrite                            bool
 }
 
-// RemovalBudget limits how many nodes lose keys within a time.
+// RemovalBudget is the number of nodes that can lose keys in a time window without human attention.
 type RemovalBudget struct {
-	Nodes        int
-	Share        float64
-	Window, Hold time.Duration
+	// Nodes is an absolute number, Share a fraction of all nodes. The larger of the two is allowed per Window.
+	Nodes int
+	Share float64
+	// Window is the duration over which removals are counted.
+	Window time.Duration
+	// Hold is the duration after which a removal over the budget is carried out anyway.
+	Hold time.Duration
 }
 
-// NoExecuteBudget limits how fast nodes get taints that evict pods.
+// NoExecuteBudget limits how fast nodes get taints that evict pods, and how many nodes have them. The zero value has no limits, as in NFD.
 type NoExecuteBudget struct {
-	Every, Canary time.Duration
-	Share         float64
-	OneZone       bool
+	// Every is the minimum time between two nodes; 0 disables all limits.
+	Every time.Duration
+	// Canary is the time between the first node of a wave and the second.
+	Canary time.Duration
+	// Share is the share of all nodes that can have such taints at the same time; one node always can.
+	Share float64
+	// OneZone allows such taints in one zone at a time only.
+	OneZone bool
 }
 
-// MaterializedRequests limits the NodeFeatureRequests whose nodes are labeled.
-type MaterializedRequests struct{ Total, PerNamespace int }
+// MaterializedRequests limits the number of NodeFeatureRequests that are materialized, because one request can cause a write of every
+// Node. The oldest requests come first.
+type MaterializedRequests struct {
+	// Total is the limit of the cluster; 0: no request is materialized.
+	Total int
+	// PerNamespace is the limit of each namespace; 0: Total.
+	PerNamespace int
+}
 
 // The number of requests that are labels of Nodes by default: enough for the requirements that a cluster has a name for. A Node has
 // about 100 labels without them.

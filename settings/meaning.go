@@ -12,6 +12,18 @@ import (
 	"github.com/assay-project/assay/rules/plan"
 )
 
+// Primary reports whether the controller has no instance name: it alone writes the condition FeaturesReady, the labels of
+// NodeFeatureRequests, and the status of kinds that has one writer.
+func (s *Settings) Primary() bool { return s.Instance == "" }
+
+// Materialized returns the limits of the NodeFeatureRequests whose nodes are labeled.
+func (s *Settings) Materialized() MaterializedRequests {
+	if !s.Primary() {
+		return MaterializedRequests{} // two controllers would write the same labels
+	}
+	return s.MaterializedRequests
+}
+
 // Rules returns the options for compiling rules.
 func (s *Settings) Rules() rules.Options {
 	return rules.Options{

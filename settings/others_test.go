@@ -39,39 +39,34 @@ func TestEachSettingTakesAnotherValue(t *testing.T) {
 
 // TestFlagsMeanWhatTheirKeysMean gives each flag the value that its key has in a file.
 func TestFlagsMeanWhatTheirKeysMean(t *testing.T) {
-	table := map[string]struct{ value, file string }{
-		"no-publish": {"true", "noPublish: true"}, "extra-label-ns": {"a, b", "extraLabelNs: [a, b]"}, "deny-label-ns": {"a", "denyLabelNs: [a]"},
-		"enable-taints": {"true", "enableTaints: true"}, "label-whitelist": {"^a", "labelWhiteList: ^a"}, "resync-period": {"5m", "resyncPeriod: 5m"},
-		"nfd-api-parallelism": {"3", "nfdApiParallelism: 3"}, "informer-page-size": {"5", "informerPageSize: 5"},
-		"removal-grace-period": {"1m", "removalGracePeriod: 1m"}, "mask-secrets": {"never", "maskSecrets: never"},
-		"default-scope": {"a", "defaultScope: a"}, "default-node-scope": {"a", "defaultNodeScope: a"}, "default-template": {"a", "defaultTemplate: a"},
-		"built-in-rules": {"/a", "builtInRules: /a"}, "allow-fail": {"false", "allowFail: false"},
-		"fail-taint": {"a.io/b=c:NoSchedule", "failTaint: a.io/b=c:NoSchedule"}, "loss-taint": {"a.io/b:NoSchedule", "lossTaint: a.io/b:NoSchedule"},
-		"features-ready": {"false", "featuresReady: false"}, "startup-taint": {"a.io/b", "startupTaint: a.io/b"},
-		"fail-open-after": {"1m", "failOpenAfter: 1m"}, "gc-interval": {"1m", "gcInterval: 1m"}, "gc-topologies": {"true", "gcTopologies: true"}, "feature-sources": {"^a", "featureSources: ^a"},
-		"feature-gates":       {"FeatureScheduling=true", "featureGates: {FeatureScheduling: true}"},
-		"disable-auto-prefix": {"true", "featureGates: {DisableAutoPrefix: true}"},
-	}
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&settings.Flags{}).Register(flags, settings.Default(), func(s settings.Setting) bool { return s.Key != "" })
-	flags.VisitAll(func(f *pflag.Flag) {
-		if _, ok := table[f.Name]; !ok {
-			t.Errorf("--%s is not in the table", f.Name)
+	byFile, byFlag := map[string]*settings.Settings{}, map[string]*settings.Settings{}
+	for _, o := range settingstest.Others() {
+		s, f := settings.Default(), settings.Flags{}
+		if _, err := s.Read("f", []byte(o.File)); err != nil {
+			t.Fatal(o.Name, err)
 		}
-	})
-	for flag, tc := range table {
-		want, got := settings.Default(), settings.Default()
-		if _, err := want.Read("f", []byte(tc.file)); err != nil {
-			t.Fatal(flag, err)
+		if o.Flag == "" {
+			byFile[o.Key] = s
+			continue
 		}
-		f := settings.Flags{}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.Register(flags, settings.Default(), func(settings.Setting) bool { return true })
-		if err := flags.Parse([]string{"--" + flag + "=" + tc.value}); err != nil {
-			t.Fatal(flag, err)
+		if err := flags.Parse([]string{o.Flag}); err != nil {
+			t.Fatal(o.Flag, err)
 		}
-		if _, err := f.Change(got); err != nil || !want.Equal(got) || got.Equal(settings.Default()) {
-			t.Errorf("--%s=%s is %+v, %v, want %+v", flag, tc.value, got, err, want)
+		if _, err := f.Change(s); err != nil {
+			t.Fatal(o.Flag, err)
+		}
+		if o.Key != "" {
+			byFlag[o.Key] = s
+		}
+	}
+	if len(byFlag) == 0 {
+		t.Error("got no flags that have keys")
+	}
+	for key, got := range byFlag {
+		if want := byFile[key]; !want.Equal(got) {
+			t.Errorf("the flag of %s: got %+v, want %+v", key, got, want)
 		}
 	}
 }

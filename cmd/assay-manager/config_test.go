@@ -64,11 +64,11 @@ func TestUnderstandsTheConfigurationOfNFD(t *testing.T) {
 	}
 	c := controllerConfig(s, f.namespace)
 	got := map[string]any{
-		"dry run": c.DryRun, "extra": c.Rules.Keys.ExtraNamespaces, "deny": c.Rules.Keys.DenyNamespaces, "taints": c.Policy.Taints,
-		"whitelist": c.Rules.Keys.LabelWhiteList.String(), "resync": c.Resync, "parallel": c.Parallel,
-		"trusted": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes", "env": "b"}), "stranger": c.Sources.Namespaces.Matches(labels.Set{"trusted": "yes"}),
-		"no labels": c.Disable.Labels, "no resources": c.Disable.ExtendedResources, "no annotations": c.Disable.Annotations,
-		"third parties' labels": !c.Sources.IgnoreLabels, "keeps foreign": c.Policy.KeepForeign, "lease": s.LeaderElection.LeaseDuration,
+		"dry run": c.NoPublish, "extra": c.Keys().ExtraNamespaces, "deny": c.Keys().DenyNamespaces, "taints": c.Plan().Taints,
+		"whitelist": c.Keys().LabelWhiteList.String(), "resync": c.ResyncPeriod, "parallel": c.Parallelism,
+		"trusted": c.Sources().Namespaces.Matches(labels.Set{"trusted": "yes", "env": "b"}), "stranger": c.Sources().Namespaces.Matches(labels.Set{"trusted": "yes"}),
+		"no labels": c.Withholding().Labels, "no resources": c.Withholding().ExtendedResources, "no annotations": c.Withholding().Annotations,
+		"third parties' labels": !c.Sources().IgnoreLabels, "keeps foreign": c.Plan().KeepForeign, "lease": s.LeaderElection.LeaseDuration,
 		"page": s.InformerPageSize,
 	}
 	want := map[string]any{
@@ -89,14 +89,14 @@ func TestDefaultsAreThoseOfNFD(t *testing.T) {
 		t.Fatal(err, warnings)
 	}
 	c := controllerConfig(s, f.namespace)
-	if c.Policy.Taints || c.Policy.KeepForeign || c.DryRun || c.Parallel != 10 || c.Resync != time.Hour || c.Grace != 10*time.Minute || c.Policy.Keys == nil {
+	if p := c.Plan(); p.Taints || p.KeepForeign || c.NoPublish || c.Parallelism != 10 || c.ResyncPeriod != time.Hour || c.RemovalGracePeriod != 10*time.Minute {
 		t.Errorf("%+v", c)
 	}
 }
 
 // One key sets the rate of evictions by taints; the others have defaults.
 func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
-	for file, want := range map[string]budget.Evictions{
+	for file, want := range map[string]settings.NoExecuteBudget{
 		"":                                {Share: 0.05, OneZone: true},
 		"noExecuteBudget: {every: 10s}\n": {Every: 10 * time.Second, Share: 0.05, OneZone: true},
 		"noExecuteBudget: {every: 1m, canary: 1h, share: 0.2, oneZone: false}\n": {Every: time.Minute, Canary: time.Hour, Share: 0.2},
@@ -106,7 +106,7 @@ func TestEvictionsHaveNoBoundsUnlessTold(t *testing.T) {
 		if err != nil || len(warnings) > 0 {
 			t.Fatal(err, warnings)
 		}
-		got := controllerConfig(s, f.namespace).Evictions
+		got := s.NoExecuteBudget
 		if got != want {
 			t.Errorf("%q: %+v, want %+v", file, got, want)
 		}
@@ -135,7 +135,7 @@ func TestFlagsWinOverOptionsAndThoseOverTheFile(t *testing.T) {
 	}
 	c := controllerConfig(s, f.namespace)
 	if diff := cmp.Diff([]any{3 * time.Minute, false, []string{"b", "c"}, 8, true, true, false},
-		[]any{c.Resync, c.Policy.Taints, c.Rules.Keys.DenyNamespaces, c.Parallel, c.Rules.Keys.DisableAutoPrefix, c.Policy.Record.Bare, c.Groups}); diff != "" {
+		[]any{c.ResyncPeriod, c.EnableTaints, c.Keys().DenyNamespaces, c.Parallelism, c.Keys().DisableAutoPrefix, c.Record().Bare, c.FeatureGates[settings.GateGroups]}); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -205,7 +205,7 @@ func TestALossTaintNeedsAPace(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", file, err, want)
 		}
-		if err == nil && (controllerConfig(s, f.namespace).LossTaint == nil || controllerConfig(s, f.namespace).Withholding().Losses) {
+		if err == nil && (s.Desired().LossTaint == nil || s.Withholding().Losses) {
 			t.Errorf("%q: got no taint", file)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
+	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
@@ -126,6 +127,11 @@ func (f *controllerFlags) nextConfig(ctx context.Context, now *settings.Settings
 	}
 }
 
+// controllerConfig returns the configuration of the controller in a namespace, which applies to all commands that evaluate rules.
+func controllerConfig(s *settings.Settings, namespace string) controller.Config {
+	return controller.Config{Settings: s, Namespace: namespace, Version: build.Version()}
+}
+
 // manage runs a manager with one configuration.
 func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) error {
 	config := controllerConfig(s, f.namespace)
@@ -180,7 +186,7 @@ func (f *controllerFlags) manage(ctx context.Context, s *settings.Settings) erro
 		return err
 	}
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
-	if config.Devices, err = devices.Add(mgr, config.Sources, config.Grace); err != nil {
+	if config.Devices, err = devices.Add(mgr, config.Sources(), config.RemovalGracePeriod); err != nil {
 		return err
 	}
 	log := ctrl.Log.WithName("controller")

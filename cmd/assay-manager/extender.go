@@ -125,14 +125,14 @@ func (f *extenderFlags) run(ctx context.Context) error {
 		return err
 	}
 	controller.WatchSets(ctx, sets, f.namespace, mgr)
-	if same.Devices, err = devices.Add(mgr, same.Sources, same.Grace); err != nil {
+	if same.Devices, err = devices.Add(mgr, same.Sources(), same.RemovalGracePeriod); err != nil {
 		return err
 	}
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return err
 	}
-	view, known, nodes := index.New(), podrequirements.New(same.Rules), inputs.New(same.Inputs(nil))
+	view, known, nodes := index.New(), podrequirements.New(same.Rules()), inputs.New(same.Inputs(nil))
 	following := follow.Options{Rules: assembled.Registry()}
 	if f.leases {
 		following.Leases = f.namespace
@@ -142,7 +142,7 @@ func (f *extenderFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options.Mask = same.Rules.Mask
+	options.Mask = same.Rules().Mask
 	options.Ready = both(options.Ready, alive.Check)
 	f.measure(&options, view, budget, sets, certificate)
 	server, err := extender.New(&extender.Decider{Index: view, Requirements: known}, options)

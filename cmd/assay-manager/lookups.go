@@ -54,14 +54,14 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, relist func
 	same := controllerConfig(settings, f.namespace)
 	same.Relist = relist
 	if !f.scheduling {
-		same.Requests = compile.RequestLimits{} // the webhook may not read requests
+		same.MaterializedRequests.Total = 0 // the webhook may not read requests
 	}
 	assembled, err := compile.Add(mgr, same.Assembly())
 	if err != nil {
 		return nil, err
 	}
 	o.Room = assembled.Room
-	if same.Devices, err = devices.Add(mgr, same.Sources, same.Grace); err != nil {
+	if same.Devices, err = devices.Add(mgr, same.Sources(), same.RemovalGracePeriod); err != nil {
 		return nil, err
 	}
 	known := inputs.New(same.Inputs(nil))

@@ -84,7 +84,7 @@ func (f *pruneFlags) run(ctx context.Context, out io.Writer) error {
 	if err := p.Own(ctx, f.namespace, f.leases); err != nil {
 		return err
 	}
-	if s.Instance == "" { // only the controller without an instance writes NodeShapes
+	if s.Primary() { // only the controller without an instance writes NodeShapes
 		if err := p.Shapes(ctx); err != nil {
 			return err
 		}

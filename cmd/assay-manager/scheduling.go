@@ -76,7 +76,7 @@ func (f *schedulingFlags) review(mgr ctrl.Manager, same controller.Config, assem
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &assayv1alpha1.NodeShape{}, cache.BlockUntilSynced(false)); err != nil {
 		return nil, err
 	}
-	if same.Disable.Labels || same.DryRun || same.Policy.KeepForeign {
+	if same.Restrictions.DisableLabels || same.NoPublish || !same.Restrictions.AllowOverwrite {
 		o.Scheduling.Labels = func() podadmission.Labels { return nil } // that a rule matches does not imply that the node has the label
 	}
 	var asked atomic.Bool

@@ -9,17 +9,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/settings"
 	"github.com/assay-project/assay/settings/settingstest"
 )
 
-// ofTheManager are settings that the controller needs before it has a configuration: see controllerFlags.manage.
-var ofTheManager = []string{"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod", "informerPageSize"}
+// readDirectly are settings that the programs read by themselves: they change neither rules, inputs nor decisions.
+var readDirectly = []string{
+	"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod", "informerPageSize", "nfdApiParallelism", "resyncPeriod",
+	"removalBudget.nodes", "removalBudget.share", "removalBudget.window", "removalBudget.hold",
+	"noExecuteBudget.every", "noExecuteBudget.canary", "noExecuteBudget.share", "noExecuteBudget.oneZone",
+	"nodeShapeLabels", "gcInterval", "gcGracePeriod", "gcTopologies", "featureGates",
+}
 
-// TestEachSettingIsInForce gives each setting a value other than its default to all subcommands. The configuration of the controllers must
-// change, the extender must have the same one, and the webhook must review with what the controllers evaluate.
+// TestEachSettingIsInForce gives each setting a value other than its default to all subcommands. The rules, inputs or decisions of the
+// controllers must change, the extender must have the same settings, and the webhook must review with what the controllers evaluate.
 func TestEachSettingIsInForce(t *testing.T) {
-	before := controllerConfig(settings.Default(), "ns")
+	effects := func(s *settings.Settings) []any {
+		c := controllerConfig(s, "ns")
+		return []any{c.Assembly(), c.Inputs(nil), decide.SettingsOf(s)}
+	}
+	before := effects(settings.Default())
 	for _, o := range settingstest.Others() {
 		t.Run(o.Name, func(t *testing.T) {
 			var args []string
@@ -31,9 +41,8 @@ func TestEachSettingIsInForce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := controllerConfig(s, "ns")
-			if same := reflect.DeepEqual(before, config); same != slices.Contains(ofTheManager, o.Name) {
-				t.Errorf("the configuration of the controllers is that of the defaults: %t", same)
+			if same := reflect.DeepEqual(before, effects(s)); same != slices.Contains(readDirectly, o.Key) {
+				t.Errorf("rules, inputs and decisions are those of the defaults: got %t, want %t", same, !same)
 			}
 			w, e := &webhookFlags{}, &extenderFlags{}
 			for _, register := range []func(*cobra.Command){
@@ -48,17 +57,17 @@ func TestEachSettingIsInForce(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if s, _, err := e.Load(); err != nil || !reflect.DeepEqual(config, controllerConfig(s, "ns")) {
-				t.Errorf("the extender has another configuration than the controller (%v)", err)
+			if other, _, err := e.Load(); err != nil || !other.Equal(s) {
+				t.Errorf("the extender has other settings than the controller (%v)", err)
 			}
 			review, err := w.options()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(config.Withholding(), review.Known.Withholding); diff != "" {
+			if diff := cmp.Diff(s.Withholding(), review.Known.Withholding); diff != "" {
 				t.Errorf("what is withheld (-controller +webhook):\n%s", diff)
 			}
-			if !reflect.DeepEqual(config.Rules, review.Known.Rules) || config.DefaultTemplate != review.Known.DefaultTemplate {
+			if !reflect.DeepEqual(s.Rules(), review.Known.Rules) || s.DefaultTemplate != review.Known.DefaultTemplate {
 				t.Errorf("the webhook compiles with %+v and the template %q", review.Known.Rules, review.Known.DefaultTemplate)
 			}
 		})

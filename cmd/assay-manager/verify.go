@@ -70,7 +70,7 @@ func (f *verifyFlags) run(ctx context.Context) (nodes int, err error) {
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, verifyInterval, f.timeout, true, func(ctx context.Context) (bool, error) {
-		n, err := verify.Once(ctx, c, controllerConfig(settings, f.namespace))
+		n, err := verify.Once(ctx, c, f.namespace, settings)
 		if ctx.Err() != nil {
 			return false, nil //nolint:nilerr // a timeout is not an error of the cluster
 		}

@@ -10,19 +10,11 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
-// Budget is the number of nodes that can lose keys in a time window without human attention.
-type Budget struct {
-	// Nodes is an absolute number, Share a fraction of all nodes. The larger of the two is allowed per Window.
-	Nodes int
-	Share float64
-	// Window is the duration over which removals are counted.
-	Window time.Duration
-	// Hold is the duration after which a removal over the budget is carried out anyway.
-	Hold time.Duration
-}
+// Budget is the number of nodes that can lose keys in a time window.
+type Budget = settings.RemovalBudget
 
 // Default is the budget by default.
-var Default = Budget(settings.Default().RemovalBudget)
+var Default = settings.Default().RemovalBudget
 
 // Breaker delays removals of keys that no change of the rules explains when too many nodes are affected. It is safe for concurrent
 // use.

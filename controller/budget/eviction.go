@@ -6,20 +6,12 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/assay-project/assay/settings"
 )
 
-// Evictions limits how fast nodes get taints that evict pods, and how many nodes have them. The zero value has no limits, as in
-// NFD.
-type Evictions struct {
-	// Every is the minimum time between two nodes; 0 disables all limits.
-	Every time.Duration
-	// Canary is the time between the first node of a wave and the second.
-	Canary time.Duration
-	// Share is the share of all nodes that can have such taints at the same time; one node always can.
-	Share float64
-	// OneZone allows such taints in one zone at a time only.
-	OneZone bool
-}
+// Evictions limits how fast nodes get taints that evict pods, and how many nodes have them.
+type Evictions = settings.NoExecuteBudget
 
 // beyond is the time after which a node over the limit is retried: other nodes must lose their taints first.
 const beyond = time.Minute

@@ -11,16 +11,11 @@ import (
 
 	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/settings"
 )
 
-// RequestLimits limits the number of NodeFeatureRequests that are materialized, because one request can cause a write of every
-// Node. The oldest requests come first.
-type RequestLimits struct {
-	// Total is the limit of the cluster; 0: no request is materialized.
-	Total int
-	// PerNamespace is the limit of each namespace; 0: Total.
-	PerNamespace int
-}
+// RequestLimits limits the number of NodeFeatureRequests that are materialized.
+type RequestLimits = settings.MaterializedRequests
 
 // The number of requests of a namespace that begin to be materialized within a time. Limits bound how many labels there are; this
 // bounds how often they come and go, each time with a write of every Node that matches: a request that is created and deleted in a

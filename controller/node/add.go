@@ -24,33 +24,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/assay-project/assay/controller/budget"
+	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/flap"
 	"github.com/assay-project/assay/controller/loss"
 	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/provenance"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/assembly"
-	"github.com/assay-project/assay/internal/definition/follow"
-	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/nodefeature"
-	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
-	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // Options configure the controller.
 type Options struct {
-	Registry *assembly.Registry
-	// Object returns the assembled state of a NodeFeatureRule, nil if there is none. Confirm checks with the API server that the one with a
-	// name and UID does not exist.
-	Object  func(name string) *assembly.Object
-	Confirm func(ctx context.Context, name, uid string) error
-	// Vanished reports whether such an object was deleted with its definition. Suspended reports whether the rules of an object are unknown
-	// because of one. Definitions are those of the kinds of rules, and of NodeFeatures.
-	Vanished    func(name, uid string) bool
-	Suspended   func() bool
-	Definitions *follow.Definitions
+	Settings *settings.Settings
+	// Fingerprint identifies the settings that outcomes depend on in addition to the rules.
+	Fingerprint string
+	// Namespace is the manager's namespace.
+	Namespace string
+	Rules     *compile.Rules
 	// Store persists the record of which objects gave keys.
 	Store *provenance.Store
 	Stats *rulestats.Stats
@@ -58,16 +52,8 @@ type Options struct {
 	RulesChanged <-chan event.GenericEvent
 	// Inputs are the inputs of rules for each node. They are watched elsewhere.
 	Inputs *inputs.Nodes
-	// Namespace is the manager's namespace. Namespaces is set if the labels of other namespaces decide whether their NodeFeatures
-	// count.
-	Namespace  string
-	Namespaces bool
-	Policy     plan.Policy
-	// FailTaint is put on nodes that a fail action freezes, even if rules must not create taints; nil: none.
-	FailTaint *corev1.Taint
-	Disable   Disable
-	// DryRun evaluates and reports, but does not write to Nodes.
-	DryRun  bool
+	// Losses knows the losses of all nodes; nil: no node is tainted because of them.
+	Losses  *loss.Tracker
 	Breaker *budget.Breaker
 	// ConfirmEvery is how often a confirmation is searched for while removals are held; 0: every two seconds.
 	ConfirmEvery time.Duration
@@ -77,50 +63,6 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Age returns how old an object is by its creationTimestamp.
 	Age func(created time.Time) time.Duration
-	// Parallel is the number of nodes that are reconciled concurrently.
-	Parallel int
-	// Ready writes the condition FeaturesReady.
-	Ready bool
-	// Startup is removed from nodes that are ready. It needs Ready.
-	Startup Startup
-	// Losses are the taint of nodes that no longer have what their pods require.
-	Losses Losses
-	// Requests is set if NodeFeatureRequests are materialized: their labels are then removed from nodes that do not meet them, also if
-	// another client wrote them.
-	Requests bool
-	// Settings identifies the settings that outcomes depend on in addition to the rules.
-	Settings string
-	// NotifySchedulers enables the annotation that notifies schedulers when the features of a node have changed.
-	NotifySchedulers bool
-}
-
-// Disable excludes kinds of outputs.
-type Disable struct{ Labels, Annotations, ExtendedResources bool }
-
-// Startup is the taint that keeps pods away from a new node until its features are known.
-type Startup = decide.Startup
-
-// Losses configure the taint of nodes that no longer have what their pods require.
-type Losses struct {
-	// Taint is the taint without its value.
-	Taint corev1.Taint
-	// Tracker knows the losses of all nodes; nil: no node is tainted.
-	Tracker *loss.Tracker
-}
-
-// settings returns what decisions depend on.
-func (o *Options) settings() decide.Settings {
-	s := decide.Settings{
-		Settings: desired.Settings{
-			Policy: o.Policy, FailTaint: o.FailTaint,
-			Withholding: rules.Withholding{Labels: o.Disable.Labels, Annotations: o.Disable.Annotations, ExtendedResources: o.Disable.ExtendedResources},
-		}, Startup: o.Startup, DryRun: o.DryRun, Ready: o.Ready, NotifySchedulers: o.NotifySchedulers,
-		Requests: o.Requests && o.Policy.Record.Instance == "", // the controller without an instance owns their labels
-	}
-	if o.Losses.Tracker != nil {
-		s.LossTaint = &o.Losses.Taint
-	}
-	return s
 }
 
 // Add registers the controller. It watches:
@@ -138,18 +80,21 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		events:   mgr.GetEventRecorderFor("assay-controller"), //nolint:staticcheck // the new API has no deduplicating recorder yet
 		clock:    opt.Clock,
 		age:      opt.Age,
-		registry: opt.Registry,
+		registry: opt.Rules.Registry(),
 		inputs:   opt.Inputs,
-		settings: opt.settings(),
-		losses:   opt.Losses.Tracker,
-		owners:   &owners{registry: opt.Registry, settings: opt.Settings, object: opt.Object, confirm: opt.Confirm, vanished: opt.Vanished, suspended: opt.Suspended, definitions: opt.Definitions},
+		settings: decide.SettingsOf(opt.Settings),
+		losses:   opt.Losses,
+		owners: &owners{
+			registry: opt.Rules.Registry(), settings: opt.Fingerprint, object: opt.Rules.Object, confirm: opt.Rules.Confirm,
+			vanished: opt.Rules.Vanished, suspended: opt.Rules.Suspended, definitions: opt.Rules.Definitions(),
+		},
 		limits:   limits{breaker: opt.Breaker, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
 		fleet:    &fleet{cache: mgr.GetCache(), client: mgr.GetClient(), clock: opt.Clock},
 		memory:   newMemory(),
 		stats:    opt.Stats,
 		metrics:  sharedMetrics(),
 		watchdog: opt.Watchdog,
-		holds:    newHolds(mgr.GetClient(), mgr.GetAPIReader(), opt.Clock, opt.Policy.Record.Instance, opt.Namespace),
+		holds:    newHolds(mgr.GetClient(), mgr.GetAPIReader(), opt.Clock, opt.Settings.Instance, opt.Namespace),
 	}
 	r.owners.keep(opt.Store, r.fleet.count)
 	// A standby fills its queue too, so that it can take over immediately.
@@ -160,16 +105,16 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		Watches(&nodefeature.NodeFeature{}, handler.EnqueueRequestsFromMapFunc(nodeOf), builder.WithPredicates(changedFeatures)).
 		WatchesRawSource(source.Channel(opt.RulesChanged, settled{fleet: r.fleet})).
 		WatchesRawSource(changedDevices(r.inputs)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Parallel, RateLimiter: limiter(), EnableWarmup: &warm})
-	if opt.Losses.Tracker != nil {
+		WithOptions(controller.Options{MaxConcurrentReconciles: opt.Settings.Parallelism, RateLimiter: limiter(), EnableWarmup: &warm})
+	if r.losses != nil {
 		b = b.WatchesRawSource(lostNodes(r.losses, r.fleet))
 	}
-	if opt.Namespaces {
+	if opt.Settings.Restrictions.NodeFeatureNamespaceSelector != nil { // the labels of other namespaces decide whether their NodeFeatures count
 		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(nodesOfNamespace(r.client)),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	if err := mgr.Add(&confirmations{
-		live: mgr.GetAPIReader(), namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: opt.Registry.Touch,
+		live: mgr.GetAPIReader(), namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: r.registry.Touch,
 	}); err != nil {
 		return err
 	}

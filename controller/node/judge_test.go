@@ -85,7 +85,7 @@ func TestThePaceIsForTaintsThatEvict(t *testing.T) {
 	if again := w.pass(); again != 0 || len(w.says("EvictionHeld")) != 0 {
 		t.Errorf("a label waits for %s", again)
 	}
-	w.r.settings.DryRun = true
+	w.r.settings.Withholding.All = true
 	w.rule("r", nfdv1alpha1.Rule{Taints: []corev1.Taint{{Key: prefix + "t", Effect: corev1.TaintEffectNoExecute}}})
 	if again := w.pass(); again != 0 || len(w.says("EvictionHeld")) != 0 {
 		t.Errorf("a dry run waits for %s", again)

@@ -89,7 +89,7 @@ func TestNothingIsWrittenBeforeTheRulesAreCompiled(t *testing.T) {
 	if again := w.pass(); again != retryHeld {
 		t.Errorf("again after %s, want %s", again, retryHeld)
 	}
-	w.r.settings.DryRun = true
+	w.r.settings.Withholding.All = true
 	w.rule("r", everything())
 	w.pass()
 	if got := w.node().ResourceVersion; got != version {

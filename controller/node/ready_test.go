@@ -25,7 +25,7 @@ const startupTaint = "example.com/pending"
 
 // withReady lets the controller write the condition FeaturesReady and remove the start-up taint.
 func withReady(r *Reconciler) {
-	r.settings.Ready, r.settings.Startup = true, Startup{Key: startupTaint, FailOpenAfter: settings.DefaultFailOpenAfter}
+	r.settings.Ready, r.settings.Startup = true, decide.Startup{Key: startupTaint, FailOpenAfter: settings.DefaultFailOpenAfter}
 }
 
 // ofBoot returns the object of a worker that has examined a boot.

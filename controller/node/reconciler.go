@@ -100,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	defer r.limits.gate.Passed(node.Name)
 	d, err := r.decide(ctx, p)
-	if err == nil && !r.settings.DryRun {
+	if err == nil && !r.settings.Withholding.All {
 		err = r.write(ctx, p, &d)
 	}
 	r.report(ctx, p, d.Wanted)

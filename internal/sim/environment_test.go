@@ -38,7 +38,7 @@ func (w *world) addNode(name string) {
 	w.boots[name]++
 	taints := []any{}
 	if w.n(2) == 1 {
-		taints = append(taints, object{"key": startup.Key, "effect": "NoSchedule"})
+		taints = append(taints, object{"key": startupTaint, "effect": "NoSchedule"})
 	}
 	w.do("kubelet", http.MethodPost, nodesPath, object{
 		"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}, "spec": object{"taints": taints},

@@ -11,13 +11,13 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/settings"
 )
 
 // evictions is a pace at which a small fleet has to wait for taints that evict pods.
-var evictions = budget.Evictions{Every: 2 * time.Minute, Share: 0.4}
+var evictions = settings.NoExecuteBudget{Every: 2 * time.Minute, Share: 0.4}
 
 // eviction is when a process gave a node a taint that evicts pods.
 type eviction struct {

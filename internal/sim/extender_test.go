@@ -44,7 +44,7 @@ func startExtender(s *apiserver.Server, name string, log logr.Logger) (*scheduli
 	if err != nil {
 		return nil, err
 	}
-	view, known, nodes := index.New(), podrequirements.New(c.Rules), inputs.New(c.Inputs(nil))
+	view, known, nodes := index.New(), podrequirements.New(c.Rules()), inputs.New(c.Inputs(nil))
 	follower := follow.New(view, nodes, follow.Options{Rules: assembled.Registry()})
 	for _, run := range []manager.RunnableFunc{
 		func(ctx context.Context) error {

@@ -22,17 +22,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/assay-project/assay/controller"
-	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/controller/nodefeatureset"
-	"github.com/assay-project/assay/controller/orphan"
 	"github.com/assay-project/assay/internal/fleet"
 	"github.com/assay-project/assay/internal/fleet/devices"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/servertime"
 	"github.com/assay-project/assay/internal/sim/apiserver"
-	"github.com/assay-project/assay/rules/gather"
-	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -40,7 +37,7 @@ import (
 const namespace = "assay-system"
 
 // removals is a small budget, so that a small fleet exceeds it.
-var removals = budget.Budget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Hold: 5 * time.Minute}
+var removals = settings.RemovalBudget{Nodes: 1, Share: 0.25, Window: 10 * time.Minute, Hold: 5 * time.Minute}
 
 // leaseName is the name of the leader's lease.
 const leaseName = "nfd-master.nfd.kubernetes.io"
@@ -69,15 +66,17 @@ var mapper = sync.OnceValue(func() meta.RESTMapper {
 
 // config is the configuration of the controllers. Losing is set if they taint nodes that lose features.
 func config(losing bool) controller.Config {
-	c := controller.Config{
-		Sources: gather.Policy{Namespace: namespace}, Policy: plan.Policy{Taints: true}, Grace: settings.DefaultRemovalGracePeriod, Budget: removals,
-		Parallel: 1, DefinitionsEvery: time.Hour, ConfirmEvery: time.Hour, Orphans: orphan.Options{Interval: settings.DefaultGcInterval, Grace: settings.DefaultGcGracePeriod},
-		Ready: true, Startup: startup, Evictions: evictions, FeatureSets: nodefeatureset.Options{Interval: 5 * time.Minute},
-	}
+	s := settings.Default()
+	s.EnableTaints, s.RemovalBudget, s.NoExecuteBudget, s.StartupTaint = true, removals, evictions, startupTaint
+	s.Parallelism, s.ResyncPeriod, s.NodeShapeLabels, s.FeatureGates = 1, 0, nil, map[string]bool{}
+	s.MaterializedRequests = settings.MaterializedRequests{}
 	if losing {
-		c.Scheduling, c.LossTaint = true, &lossTaint
+		s.FeatureGates[settings.GateScheduling], s.LossTaint = true, keys.TaintName(lossTaint)
 	}
-	return c
+	return controller.Config{
+		Settings: s, Namespace: namespace, DefinitionsEvery: time.Hour, ConfirmEvery: time.Hour,
+		FeatureSets: nodefeatureset.Options{Interval: 5 * time.Minute},
+	}
 }
 
 // program is a running manager.
@@ -129,7 +128,7 @@ func startController(s *apiserver.Server, name string, with controller.Config, r
 		return nil, err
 	}
 	if reads {
-		if with.Devices, err = devices.Add(p.queues, with.Sources, with.Grace); err != nil {
+		if with.Devices, err = devices.Add(p.queues, with.Sources(), with.RemovalGracePeriod); err != nil {
 			return nil, err
 		}
 	}

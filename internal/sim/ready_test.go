@@ -12,18 +12,17 @@ import (
 	"github.com/go-logr/logr"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/controller/node"
 	"github.com/assay-project/assay/internal/sim/apiserver"
 	"github.com/assay-project/assay/internal/worker/start"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/settings"
 )
 
-// startup is the taint with which some nodes join.
-var startup = node.Startup{Key: "example.com/starting", FailOpenAfter: settings.DefaultFailOpenAfter}
+// startupTaint is the key of the taint with which some nodes join.
+const startupTaint = "example.com/starting"
 
 // startupKey is the key of that taint among the keys of a Node.
-var startupKey = string(keys.Taint) + " " + startup.Key + ":NoSchedule"
+var startupKey = string(keys.Taint) + " " + startupTaint + ":NoSchedule"
 
 // bootOf returns the boot that a node runs.
 func (w *world) bootOf(name string) string { return fmt.Sprintf("%s-%d", name, w.boots[name]) }
@@ -83,7 +82,7 @@ func (c *checker) gate(change apiserver.Change) {
 	case has && !had:
 		c.w.violate("%s: %s adds the start-up taint", name, change.By)
 	case had && !has && before != "True":
-		if age := c.ageOf(change); age < startup.FailOpenAfter-time.Second { // times in the API have no fractions of a second
+		if age := c.ageOf(change); age < settings.DefaultFailOpenAfter-time.Second { // times in the API have no fractions of a second
 			c.w.violate("%s: the start-up taint is removed after %s although the node is not ready", name, age)
 		}
 	}
@@ -127,14 +126,14 @@ func (w *world) join(then func()) {
 	const name = "late"
 	w.tell("node %s joins without a worker", name)
 	w.do("kubelet", http.MethodPost, nodesPath, object{
-		"metadata": object{"name": name}, "spec": object{"taints": []any{object{"key": startup.Key, "effect": "NoSchedule"}}},
+		"metadata": object{"name": name}, "spec": object{"taints": []any{object{"key": startupTaint, "effect": "NoSchedule"}}},
 	})
 	then()
-	for from := time.Now(); time.Since(from) < startup.FailOpenAfter+2*time.Minute && len(w.violations) == 0; {
+	for from := time.Now(); time.Since(from) < settings.DefaultFailOpenAfter+2*time.Minute && len(w.violations) == 0; {
 		w.drain(time.Minute) // an item of a queue that is due is released at the end of a wait
 	}
 	if _, closed := w.keysOf(w.server.Get("nodes", "", name))[startupKey]; closed {
-		w.violate("%s has the start-up taint after %s", name, startup.FailOpenAfter+2*time.Minute)
+		w.violate("%s has the start-up taint after %s", name, settings.DefaultFailOpenAfter+2*time.Minute)
 	}
 }
 

@@ -119,8 +119,8 @@ func withRequests(t *testing.T) (w *world, stop func()) {
 	w.facts[nodeName(0)]["a0"] = "0"
 	w.publish(nodeName(0))
 	c := config(false)
-	c.Scheduling = true
-	c.Requests = compile.RequestLimits{Total: settings.DefaultMaterializedTotal, PerNamespace: settings.DefaultMaterializedPerNamespace}
+	c.FeatureGates[settings.GateScheduling] = true
+	c.MaterializedRequests = settings.Default().MaterializedRequests
 	p, err := startController(w.server, "controller", c, false, w.log)
 	if err != nil {
 		t.Fatal(err)

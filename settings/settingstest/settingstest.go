@@ -3,6 +3,7 @@ package settingstest
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -12,13 +13,15 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
-// Other is a value of one setting other than its default.
+// Other is a value of one setting other than its default, in a file or in a flag.
 type Other struct {
-	// Name is its key, or its flag if it has no key.
+	// Name is the key, or the flag with its dashes.
 	Name string
-	// File is a configuration file with the value, and with others that it needs; empty: the setting has a flag only.
+	// Key is the key; empty: the setting has a flag only.
+	Key string
+	// File is a configuration file with the value, unless a flag has it, and with others that it needs.
 	File string
-	// Flag has the value as an argument; empty: the setting has no flag, or the flag needs File too.
+	// Flag has the value as an argument; empty: the file has it.
 	Flag string
 }
 
@@ -27,52 +30,84 @@ var needs = map[string]map[string]any{
 	"lossTaint": {"noExecuteBudget": map[string]any{"every": "1m"}, "featureGates": map[string]any{settings.GateScheduling: true}},
 }
 
-// Others returns one value for each setting. They follow from the declarations, so that a new setting has one too.
+// Others returns one value for each setting in a file, and the same in its flag. They follow from the declarations, so that a new setting
+// has them too.
 func Others() (out []Other) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&settings.Flags{}).Register(flags, settings.Default(), func(settings.Setting) bool { return true })
+	flags, flagOf := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]string{}
+	(&settings.Flags{}).Register(flags, settings.Default(), func(s settings.Setting) bool {
+		if s.Key == "" {
+			out = append(out, Other{Name: "--" + s.Flag, Flag: "--" + s.Flag + "="})
+		}
+		flagOf[s.Key] = s.Flag
+		return true
+	})
+	for i := range out { // the settings without a key
+		value := "other"
+		if flags.Lookup(out[i].Name[2:]).Value.Type() == "bool" {
+			value = "true"
+		}
+		out[i].Flag += value
+	}
 	properties := settings.Properties()["properties"].(map[string]any)
-	keys := map[string]any{}
 	for key, p := range properties {
 		p := p.(map[string]any)
 		below, section := p["properties"].(map[string]any)
 		if !section {
-			keys[key] = p
+			out = append(out, others(key, p, flagOf[key])...)
 		}
 		for name, p := range below {
-			keys[key+"."+name] = p
+			out = append(out, others(key+"."+name, p.(map[string]any), flagOf[key+"."+name])...)
 		}
 	}
-	for key, p := range keys {
-		p := p.(map[string]any)
-		if p["deprecated"] == true {
-			continue
-		}
-		o := Other{Name: key}
-		value := other(key, p)
-		file := map[string]any{}
-		for name, needed := range needs[key] {
-			file[name] = needed
-		}
-		group, name, grouped := strings.Cut(key, ".")
-		if grouped {
-			file[group] = map[string]any{name: value}
-		} else {
-			file[group] = value
-		}
-		text, err := yaml.Marshal(file)
-		if err != nil {
-			panic(err)
-		}
-		o.File = string(text)
-		out = append(out, o)
+	return out
+}
+
+// others returns the values of a setting with a key, from its schema.
+func others(key string, p map[string]any, flag string) []Other {
+	if p["deprecated"] == true {
+		return nil
 	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Value.Type() == "bool" && f.DefValue == "false" {
-			out = append(out, Other{Name: "--" + f.Name, Flag: "--" + f.Name + "=true"})
+	value, file := other(key, p), maps.Clone(needs[key])
+	if file == nil {
+		file = map[string]any{}
+	}
+	var out []Other
+	if flag != "" {
+		out = append(out, Other{Name: "--" + flag, Key: key, File: write(file), Flag: "--" + flag + "=" + text(value)})
+	}
+	if group, name, grouped := strings.Cut(key, "."); grouped {
+		file[group] = map[string]any{name: value}
+	} else {
+		file[group] = value
+	}
+	return append(out, Other{Name: key, Key: key, File: write(file)})
+}
+
+// write returns a file; empty: nothing has to be in it.
+func write(file map[string]any) string {
+	if len(file) == 0 {
+		return ""
+	}
+	data, err := yaml.Marshal(file)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// text returns a value as it is written in a flag.
+func text(value any) string {
+	switch v := value.(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]any:
+		var list []string
+		for key, value := range v {
+			list = append(list, fmt.Sprintf("%s=%v", key, value))
 		}
-	})
-	return append(out, Other{Name: "--instance", Flag: "--instance=blue"})
+		return strings.Join(list, ",")
+	}
+	return fmt.Sprint(value)
 }
 
 // other returns a value that is not the default in the schema of a setting.

@@ -200,7 +200,7 @@ func Decide(p Pass) Decision {
 	}
 	d.Events, d.Memory, d.Holds = p.events, p.Memory, p.holds
 	d.Plan = d.Allowed
-	if p.Settings.DryRun {
+	if p.Settings.Withholding.All {
 		return d
 	}
 	p.requireProof(&d)

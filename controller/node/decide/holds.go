@@ -236,7 +236,7 @@ func refused(p *Pass, in *plan.Plan) (out Hold) {
 
 // evicting delays taints that evict pods, and those of lost features, according to the configured pace. Everything else is written.
 func evicting(p *Pass, in *plan.Plan) Hold {
-	if p.Settings.DryRun || !p.Settings.beginsEviction(in, p.Node) {
+	if p.Settings.Withholding.All || !p.Settings.beginsEviction(in, p.Node) {
 		p.Memory.Waits = ""
 		return Hold{Plan: in}
 	}

@@ -41,7 +41,7 @@ type rowSettings struct {
 	LossTaint                  *corev1.Taint     `json:",omitzero"`
 	Withholding                rules.Withholding `json:",omitzero"`
 	Startup                    Startup           `json:",omitzero"`
-	DryRun, Ready              bool              `json:",omitzero"`
+	Ready                      bool              `json:",omitzero"`
 	Requests, NotifySchedulers bool              `json:",omitzero"`
 }
 
@@ -82,7 +82,7 @@ func (r *row) pass() Pass {
 				Policy:    plan.Policy{Record: s.Record, KeepForeign: s.KeepForeign, Taints: s.Taints},
 				FailTaint: s.FailTaint, LossTaint: s.LossTaint, Withholding: s.Withholding,
 			},
-			Startup: s.Startup, DryRun: s.DryRun, Ready: s.Ready,
+			Startup: s.Startup, Ready: s.Ready,
 			Requests: s.Requests, NotifySchedulers: s.NotifySchedulers,
 		},
 		Now: r.Now, Age: r.Now.Sub(r.Node.Created),

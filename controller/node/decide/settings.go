@@ -10,20 +10,27 @@ import (
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // Settings are those of the administrator.
 type Settings struct {
 	desired.Settings
 	Startup Startup
-	// DryRun evaluates and reports, and writes nothing.
-	DryRun bool
 	// Ready writes the condition FeaturesReady.
 	Ready bool
 	// Requests removes labels of materialized requests from nodes that do not meet them.
 	Requests bool
 	// NotifySchedulers notifies schedulers of changed features by an annotation.
 	NotifySchedulers bool
+}
+
+// SettingsOf returns what decisions depend on of the settings.
+func SettingsOf(s *settings.Settings) Settings {
+	return Settings{
+		Settings: s.Desired(), Startup: Startup{Key: s.StartupTaint, FailOpenAfter: s.FailOpenAfter}, Ready: s.FeaturesReady,
+		Requests: s.Materialized().Total > 0, NotifySchedulers: s.FeatureGates[settings.GateScheduling],
+	}
 }
 
 // Startup is the taint that keeps pods away from a new node until its features are known. The kubelet or a provisioner adds it; the

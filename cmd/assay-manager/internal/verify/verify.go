@@ -10,20 +10,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/internal/fleet/noworker"
 	"github.com/assay-project/assay/internal/listing"
 	"github.com/assay-project/assay/internal/nodefeature"
+	"github.com/assay-project/assay/settings"
 )
 
 // Once checks once and returns the number of ready Nodes. The error names the Nodes that lack something.
-func Once(ctx context.Context, c client.Reader, like controller.Config) (int, error) {
-	published := map[string]bool{}
+func Once(ctx context.Context, c client.Reader, namespace string, like *settings.Settings) (int, error) {
+	published, record := map[string]bool{}, like.Record()
 	err := listing.Pages(ctx, c, func(list *nodefeature.NodeFeatureList) {
 		for i := range list.Items {
 			published[list.Items[i].NodeName()] = true
 		}
-	}, client.InNamespace(like.Sources.Namespace))
+	}, client.InNamespace(namespace))
 	if err != nil {
 		return 0, err
 	}
@@ -39,7 +39,7 @@ func Once(ctx context.Context, c client.Reader, like controller.Config) (int, er
 			switch {
 			case !published[n.Name]:
 				missing = append(missing, n.Name+" (no NodeFeature: check the worker on this node)")
-			case !like.Disable.Labels && !like.DryRun && n.Annotations[like.Policy.Record.Labels()] == "":
+			case !like.Restrictions.DisableLabels && !like.NoPublish && n.Annotations[record.Labels()] == "":
 				missing = append(missing, n.Name+" (a NodeFeature but no labels: check the controller)")
 			}
 		}
