@@ -1,12 +1,15 @@
 package controller_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +17,10 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/controller"
+	"github.com/assay-project/assay/controller/node"
+	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/plan"
+	"github.com/assay-project/assay/settings"
 )
 
 // nodeCondition waits until a node has a condition in the form "STATUS REASON: MESSAGE", "" for none, and returns the Node.
@@ -158,4 +164,62 @@ func TestRulesReadConditionsOfOthers(t *testing.T) {
 	says("True", "all GPUs work")
 	tainted(false)
 	w.nodeCondition("n1", "vendor.io/Degraded", "")
+}
+
+// TestTooManyBrokenNodesWaitForAConfirmation lets another agent say of four nodes that they are broken: one is tainted, the rule and the other
+// nodes say why they wait, and an administrator confirms them.
+func TestTooManyBrokenNodesWaitForAConfirmation(t *testing.T) {
+	w := newWorld(t)
+	rule := w.rule("broken", `{rules: [{name: broken, taints: [{key: vendor.io/degraded, effect: NoSchedule}], matchFeatures: [
+  {feature: kubernetes.condition, matchExpressions: {type: {op: In, value: [AcceleratedHardwareReady]}, status: {op: In, value: ["False"]}}}]}]}`)
+	const nodes = 4
+	for i := range nodes {
+		n := w.node(fmt.Sprintf("n%d", i))
+		patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"AcceleratedHardwareReady","status":"False"}]}}`))
+		if err := w.Status().Patch(t.Context(), n, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manager := &appsv1.Deployment{}
+	w.apply(manager, fmt.Sprintf(`{metadata: {namespace: %s, name: manager},
+	  spec: {replicas: 0, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}}`, w.namespace))
+	w.start(func(c *controller.Config) {
+		c.EnableTaints = true
+		c.HealthBudget = settings.HealthBudget{Nodes: 1, Share: 0.05, Window: time.Hour}
+		c.ConfirmEvery = 100 * time.Millisecond
+	})
+	tainted := func() (names, others []string) {
+		for i := range nodes {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
+			if err := w.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
+				t.Fatal(err)
+			}
+			if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "vendor.io/degraded" }) {
+				names = append(names, n.Name)
+			} else {
+				others = append(others, n.Name)
+			}
+		}
+		return names, others
+	}
+	w.condition(rule, nfdv1alpha1.ConditionWithheld, metav1.ConditionTrue, "TooManyNodes", "3 nodes", "healthBudget")
+	hit, waiting := tainted()
+	if len(hit) != 1 {
+		t.Fatalf("the nodes %v are tainted, want one", hit)
+	}
+	for _, name := range waiting {
+		w.event(name, "AdditionHeld", "healthBudget", "taint vendor.io/degraded:NoSchedule")
+	}
+	change(w, manager, func(d *appsv1.Deployment) {
+		d.Annotations = M{node.ConfirmAdditionsAnnotation: time.Now().UTC().Format(time.RFC3339)}
+	})
+	testkit.Eventually(t, "all nodes to be tainted", func(context.Context) error {
+		if hit, _ := tainted(); len(hit) != nodes {
+			return fmt.Errorf("the nodes %v are tainted", hit)
+		}
+		return nil
+	})
+	becomes(w, rule, "nothing withheld", func(r *nfdv1alpha1.NodeFeatureRule) bool {
+		return meta.FindStatusCondition(r.Status.Conditions, nfdv1alpha1.ConditionWithheld) == nil
+	})
 }

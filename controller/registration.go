@@ -124,7 +124,7 @@ func (r *registration) addNode() error {
 	return node.Add(r.mgr, node.Options{
 		Settings: r.Settings, Fingerprint: r.fingerprint(), Namespace: r.Namespace,
 		Rules: r.rules, Store: r.store, Stats: r.stats, RulesChanged: r.rulesChanged, Inputs: r.nodes, Losses: r.losses,
-		Breaker: r.breaker(), ConfirmEvery: r.ConfirmEvery, Gate: budget.NewGate(r.NoExecuteBudget, clock.RealClock{}),
+		Breaker: r.breaker(), Health: budget.NewBreaker(budget.OfHealth(r.HealthBudget), clock.RealClock{}), ConfirmEvery: r.ConfirmEvery, Gate: budget.NewGate(r.NoExecuteBudget, clock.RealClock{}),
 		Watchdog: r.watchdog, Clock: clock.RealClock{}, Age: r.Age,
 	})
 }

@@ -93,7 +93,8 @@ func Link(opt Options, sets ...*RuleSet) *Program {
 		}
 	}
 	p.reads = facts.SortedKeys(reads)
-	p.followDevices()
+	p.follow(facts.IsDevices, func(r *rule) *bool { return &r.readsDevices })
+	p.follow(facts.IsHealth, func(r *rule) *bool { return &r.readsHealth })
 	return p
 }
 

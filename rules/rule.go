@@ -46,6 +46,7 @@ type rule struct {
 	readsNode     bool // reads the node's name or metadata
 	readsElements bool // reads the elements that its matchers matched
 	readsDevices  bool // reads devices of DRA drivers, or outputs of a rule that does; set by Link on a copy
+	readsHealth   bool // the same for the health of the node
 }
 
 // matchesAll reports whether a rule has no matchers.

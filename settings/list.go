@@ -28,6 +28,7 @@ type Settings struct {
 	DRADrivers           []string
 	RemovalGracePeriod   time.Duration
 	RemovalBudget        RemovalBudget
+	HealthBudget         HealthBudget
 	NoExecuteBudget      NoExecuteBudget
 	MaskSecrets          string
 	MaskedElements       []string // nil: the default
@@ -71,6 +72,14 @@ type RemovalBudget struct {
 	Window time.Duration
 	// Hold is the duration after which a removal over the budget is carried out anyway.
 	Hold time.Duration
+}
+
+// HealthBudget limits how many nodes get taints, and conditions another status, because of their health. Nodes, Share and Window are as in
+// RemovalBudget; Share is that of the nodes whose health is known.
+type HealthBudget struct {
+	Nodes  int
+	Share  float64
+	Window time.Duration
 }
 
 // NoExecuteBudget limits how fast nodes get taints that evict pods, and how many nodes have them. The zero value has no limits, as in NFD.
@@ -156,6 +165,14 @@ var list = []Setting{
 		"Time over which removals are counted."),
 	declare("removalBudget.hold", func(s *Settings) *time.Duration { return &s.RemovalBudget.Hold }, 5*time.Minute,
 		"Time after which a removal over the budget is carried out anyway."),
+	// A kernel or a driver whose counters mean something else must not take the fleet. One node in twenty is more than what breaks within an
+	// hour, and few enough for jobs to go on.
+	declare("healthBudget.nodes", func(s *Settings) *int { return &s.HealthBudget.Nodes }, 1,
+		"Number of nodes that may always be hit within the window.", atLeast(0)),
+	declare("healthBudget.share", func(s *Settings) *float64 { return &s.HealthBudget.Share }, 0.05,
+		"Share of the nodes whose health is known that may be hit within the window, if that is more; 1: no limit.", share),
+	declare("healthBudget.window", func(s *Settings) *time.Duration { return &s.HealthBudget.Window }, time.Hour,
+		"Time over which such nodes are counted."),
 	declare("noExecuteBudget.every", func(s *Settings) *time.Duration { return &s.NoExecuteBudget.Every }, 0,
 		"Time between two nodes; without it there is no limit, as in NFD.", example("1m")),
 	declare("noExecuteBudget.canary", func(s *Settings) *time.Duration { return &s.NoExecuteBudget.Canary }, 0,
@@ -221,6 +238,7 @@ var sections = map[string]string{
 	"leaderElection":       "Times of the Lease that one replica holds.",
 	"restrictions":         "What rules and NodeFeatures may do.",
 	"removalBudget":        "How many nodes may lose labels or resources before removals are held.",
+	"healthBudget":         "How many nodes may get a taint or another condition by rules that read their health before these are held.",
 	"noExecuteBudget":      "How fast nodes get taints that evict pods.",
 	"materializedRequests": "How many NodeFeatureRequests are kept as labels of Nodes; none by a controller with an instance name. Each can cause a write of every Node.",
 }

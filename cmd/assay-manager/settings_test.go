@@ -18,6 +18,7 @@ import (
 var readDirectly = []string{
 	"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod", "informerPageSize", "nfdApiParallelism", "resyncPeriod",
 	"removalBudget.nodes", "removalBudget.share", "removalBudget.window", "removalBudget.hold",
+	"healthBudget.nodes", "healthBudget.share", "healthBudget.window",
 	"noExecuteBudget.every", "noExecuteBudget.canary", "noExecuteBudget.share", "noExecuteBudget.oneZone",
 	"nodeShapeLabels", "gcInterval", "gcGracePeriod", "gcTopologies", "featureGates",
 }

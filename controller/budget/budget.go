@@ -1,7 +1,9 @@
-// Package budget delays removals of keys when many nodes would lose keys at once.
+// Package budget delays removals of keys when many nodes would lose keys at once, and taints and conditions that many nodes would get at once
+// because of their health.
 package budget
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -10,14 +12,23 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
-// Budget is the number of nodes that can lose keys in a time window.
+// Budget is the number of nodes that can lose keys, or be hit by what rules do because of their health, in a time window.
 type Budget = settings.RemovalBudget
+
+// OfHealth returns the budget of what rules do because of the health of nodes: no time releases it, only a confirmation, or room in a later
+// window.
+func OfHealth(b settings.HealthBudget) Budget {
+	return Budget{Nodes: b.Nodes, Share: b.Share, Window: b.Window, Hold: Forever}
+}
+
+// Forever is the Hold of a budget without a time after which it does not count.
+const Forever time.Duration = math.MaxInt64 / 4
 
 // Default is the budget by default.
 var Default = settings.Default().RemovalBudget
 
-// Breaker delays removals of keys that no change of the rules explains when too many nodes are affected. It is safe for concurrent
-// use.
+// Breaker delays removals of keys that no change of the rules explains, or additions because of health, when too many nodes are affected. It is
+// safe for concurrent use.
 type Breaker struct {
 	budget Budget
 	clock  clock.PassiveClock
@@ -46,6 +57,11 @@ func (b *Breaker) Allow(node string, nodes int, keys ...string) (ok bool, again 
 		return true, 0
 	}
 	if wait := b.wish(node, keys, now); wait > 0 {
+		if b.budget.Hold == Forever {
+			for _, at := range b.allowed { // the first of them that leaves the window makes room
+				wait = min(wait, at.Add(b.budget.Window).Sub(now)+1)
+			}
+		}
 		return false, wait
 	}
 	b.allow(node, now)
@@ -90,8 +106,11 @@ func (b *Breaker) Holding() <-chan struct{} { return b.holding }
 // Hold returns the duration for which removals over the budget are held.
 func (b *Breaker) Hold() time.Duration { return b.budget.Hold }
 
-// Withdraw records that a node has no pending removals.
+// Withdraw records that a node has no pending removals. The breaker may be nil.
 func (b *Breaker) Withdraw(node string) {
+	if b == nil {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.wishes, node)

@@ -55,6 +55,8 @@ type Options struct {
 	// Losses knows the losses of all nodes; nil: no node is tainted because of them.
 	Losses  *loss.Tracker
 	Breaker *budget.Breaker
+	// Health is the budget of taints and conditions that rules give because of the health of nodes.
+	Health *budget.Breaker
 	// ConfirmEvery is how often a confirmation is searched for while removals are held; 0: every two seconds.
 	ConfirmEvery time.Duration
 	// Gate sets the pace of taints that evict pods.
@@ -88,7 +90,7 @@ func Add(mgr ctrl.Manager, opt Options) error {
 			registry: opt.Rules.Registry(), settings: opt.Fingerprint, object: opt.Rules.Object, confirm: opt.Rules.Confirm,
 			vanished: opt.Rules.Vanished, suspended: opt.Rules.Suspended, definitions: opt.Rules.Definitions(),
 		},
-		limits:   limits{breaker: opt.Breaker, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
+		limits:   limits{breaker: opt.Breaker, health: opt.Health, gate: opt.Gate, changes: flap.NewChanges(opt.Clock)},
 		fleet:    &fleet{cache: mgr.GetCache(), client: mgr.GetClient(), clock: opt.Clock},
 		memory:   newMemory(),
 		stats:    opt.Stats,
@@ -113,10 +115,14 @@ func Add(mgr ctrl.Manager, opt Options) error {
 		b = b.WatchesMetadata(inputs.Namespace(), handler.EnqueueRequestsFromMapFunc(nodesOfNamespace(r.client)),
 			builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	if err := mgr.Add(&confirmations{
-		live: mgr.GetAPIReader(), namespace: opt.Namespace, breaker: opt.Breaker, metrics: r.metrics, every: opt.ConfirmEvery, confirmed: r.registry.Touch,
-	}); err != nil {
-		return err
+	for _, c := range []confirmations{
+		{annotation: ConfirmAnnotation, breaker: opt.Breaker, waiting: r.metrics.waiting},
+		{annotation: ConfirmAdditionsAnnotation, breaker: opt.Health, waiting: r.metrics.waitingHealth},
+	} {
+		c.live, c.namespace, c.every, c.confirmed = mgr.GetAPIReader(), opt.Namespace, opt.ConfirmEvery, r.registry.Touch
+		if err := mgr.Add(&c); err != nil {
+			return err
+		}
 	}
 	return b.Complete(r)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,19 +20,23 @@ import (
 // can be wrong. A confirmation only applies to removals that were held when it was given.
 const ConfirmAnnotation = assayv1alpha1.GroupName + "/confirm-removals"
 
+// ConfirmAdditionsAnnotation releases the taints and conditions that the budget of health holds in the same way.
+const ConfirmAdditionsAnnotation = assayv1alpha1.GroupName + "/confirm-additions"
+
 // confirmEvery is how often the annotation is read while removals are held.
 const confirmEvery = 30 * time.Second
 
-// confirmations releases removals that an administrator has confirmed. It implements manager.Runnable and runs on the leader.
+// confirmations releases what a budget holds once an administrator has confirmed it. It implements manager.Runnable and runs on the leader.
 type confirmations struct {
-	live      client.Reader
-	namespace string
-	breaker   *budget.Breaker
-	metrics   *metrics
-	every     time.Duration // see Options.ConfirmEvery
-	confirmed func()        // enqueues all nodes
+	live       client.Reader
+	namespace  string
+	annotation string
+	breaker    *budget.Breaker
+	waiting    prometheus.Gauge // the nodes that wait
+	every      time.Duration    // see Options.ConfirmEvery
+	confirmed  func()           // enqueues all nodes
 
-	first map[string]string // by Deployment: value when removals were first held; nil: none are held
+	first map[string]string // by Deployment: value when something was first held; nil: nothing is
 	used  map[string]string // by Deployment: value that was already used
 }
 
@@ -53,31 +58,31 @@ func (c *confirmations) Start(ctx context.Context) error {
 	}
 }
 
-// look reads the annotations once. It reports whether removals were held.
+// look reads the annotations once. It reports whether something was held.
 func (c *confirmations) look(ctx context.Context) bool {
 	held, since := c.breaker.Held()
-	c.metrics.waiting.Set(float64(held))
+	c.waiting.Set(float64(held))
 	if held == 0 {
 		c.first = nil
 		return false
 	}
 	if c.given(ctx, since) {
-		logf.FromContext(ctx).Info("Released removals that an administrator confirmed", "nodes", len(c.breaker.Confirm()))
+		logf.FromContext(ctx).Info("Released what an administrator confirmed", "annotation", c.annotation, "nodes", len(c.breaker.Confirm()))
 		c.confirmed()
 	}
 	return true
 }
 
-// given reports whether an administrator has confirmed the held removals.
+// given reports whether an administrator has confirmed what is held.
 func (c *confirmations) given(ctx context.Context, since time.Time) bool {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
 	if err := c.live.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
-		return false // forbidden or unavailable; removals go on after the hold time anyway
+		return false // forbidden or unavailable; removals go on after the hold time anyway, and additions in the next window
 	}
 	values := map[string]string{}
 	for i := range list.Items {
-		values[list.Items[i].Name] = list.Items[i].Annotations[ConfirmAnnotation]
+		values[list.Items[i].Name] = list.Items[i].Annotations[c.annotation]
 	}
 	if c.first == nil {
 		c.first = values

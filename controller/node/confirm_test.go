@@ -31,7 +31,7 @@ func TestAConfirmationIsGoodForWhatIsHeldNow(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(time.Now())
 			breaker := budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: 10 * time.Minute}, clock)
 			manager, confirmed := &deployment{}, 0
-			c := &confirmations{live: manager, breaker: breaker, metrics: sharedMetrics(), confirmed: func() { confirmed++ }}
+			c := &confirmations{live: manager, annotation: ConfirmAnnotation, breaker: breaker, waiting: sharedMetrics().waiting, confirmed: func() { confirmed++ }}
 			pass := func(d time.Duration) {
 				clock.SetTime(clock.Now().Add(d))
 				c.look(t.Context())
@@ -61,7 +61,7 @@ func TestWhatIsNoTimeConfirmsNothing(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	breaker := budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: 10 * time.Minute}, clock)
 	manager := &deployment{value: clock.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
-	c := &confirmations{live: manager, breaker: breaker, metrics: sharedMetrics(), confirmed: func() { t.Errorf("%q confirms", manager.value) }}
+	c := &confirmations{live: manager, annotation: ConfirmAnnotation, breaker: breaker, waiting: sharedMetrics().waiting, confirmed: func() { t.Errorf("%q confirms", manager.value) }}
 	breaker.Allow("n", 1)
 	for _, value := range []string{manager.value, "", "yes", "true", clock.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)} {
 		manager.value = value

@@ -145,7 +145,7 @@ func TestAConfirmationOnAnyDeploymentCounts(t *testing.T) {
 	breaker := budget.NewBreaker(budget.Budget{Window: time.Hour, Hold: 10 * time.Minute}, clock)
 	now := clock.Now().UTC().Format(time.RFC3339)
 	manager, confirmed := &deployments{values: []string{now}}, 0
-	c := &confirmations{live: manager, breaker: breaker, metrics: sharedMetrics(), confirmed: func() { confirmed++ }}
+	c := &confirmations{live: manager, annotation: ConfirmAnnotation, breaker: breaker, waiting: sharedMetrics().waiting, confirmed: func() { confirmed++ }}
 	if c.look(t.Context()) || confirmed != 0 {
 		t.Error("a confirmation counts while nothing is held")
 	}

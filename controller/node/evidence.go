@@ -25,9 +25,10 @@ import (
 // limits are what limits writes to all nodes.
 type limits struct {
 	breaker *budget.Breaker
-	gate    *budget.Gate  // sets the pace of taints that evict pods
-	changes *flap.Changes // of keys of each node
-	turns   flap.Turns    // of nodes whose contested keys are written again
+	health  *budget.Breaker // of additions because of the health of nodes; nil: they have no limit
+	gate    *budget.Gate    // sets the pace of taints that evict pods
+	changes *flap.Changes   // of keys of each node
+	turns   flap.Turns      // of nodes whose contested keys are written again
 }
 
 // getEvidence gets what a decision needs. An error ends the pass.
@@ -39,6 +40,11 @@ func (r *Reconciler) getEvidence(ctx context.Context, p *pass, d *decide.Decisio
 			p.Now = r.clock.Now() // the request can have taken long
 		case decide.NeedBudget:
 			p.Evidence.Budget = r.askBudget(ctx, p.Node.Name, d)
+		case decide.NeedHealth:
+			p.Evidence.Health = &decide.Answer{OK: true}
+			if b := r.limits.health; b != nil {
+				p.Evidence.Health.OK, p.Evidence.Health.Wait = b.Allow(p.Node.Name, r.fleet.having(ctx, r.inputs, d.HealthFeatures), d.Hits...)
+			}
 		case decide.NeedPace:
 			ok, held := r.limits.gate.Allow(p.Node.Name, p.Node.Labels[corev1.LabelTopologyZone], func() budget.Fleet {
 				return r.fleet.evicted(ctx, &r.settings)

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/assay-project/assay/controller/budget"
 	"github.com/assay-project/assay/controller/node/decide"
+	"github.com/assay-project/assay/internal/fleet/inputs"
 	"github.com/assay-project/assay/internal/fleet/nodecache"
 )
 
@@ -23,8 +26,15 @@ type fleet struct {
 	clock  clock.PassiveClock
 
 	mu    sync.Mutex
-	nodes int       // number of Nodes
-	at    time.Time // when they were counted
+	nodes int                // number of Nodes
+	at    time.Time          // when they were counted
+	have  map[string]counted // number of nodes that have some features
+}
+
+// counted is a number, and when it was counted.
+type counted struct {
+	nodes int
+	at    time.Time
 }
 
 // countAge is how long a count of Nodes is used for the budget: counting lists their names, and each label that changes needs it.
@@ -39,6 +49,34 @@ func (f *fleet) size(ctx context.Context) int {
 	}
 	return f.nodes
 }
+
+// having returns the number of nodes, not long ago, of which all these features are known; without features, that of all nodes.
+func (f *fleet) having(ctx context.Context, nodes *inputs.Nodes, features []string) int {
+	if len(features) == 0 {
+		return f.size(ctx)
+	}
+	features = slices.Compact(slices.Sorted(slices.Values(features)))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id, now := strings.Join(features, " "), f.clock.Now()
+	last, known := f.have[id]
+	if !known || now.Sub(last.at) >= countAge {
+		last = counted{at: now}
+		for _, s := range nodes.All() {
+			if !slices.ContainsFunc(features, func(name string) bool { return s.Input.Facts.Feature(name) == nil }) {
+				last.nodes++
+			}
+		}
+		if f.have == nil || len(f.have) >= maxCounts {
+			f.have = map[string]counted{}
+		}
+		f.have[id] = last
+	}
+	return last.nodes
+}
+
+// maxCounts is the maximum number of sets of features whose nodes are counted at a time: rules can come and go.
+const maxCounts = 64
 
 // count returns the number of Nodes in the cluster.
 func (f *fleet) count(ctx context.Context) int { return len(f.names(ctx)) }

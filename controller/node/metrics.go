@@ -15,7 +15,7 @@ import (
 type metrics struct {
 	requests, updates, failures, held prometheus.Counter
 	failedOpen, inconsistent          prometheus.Counter
-	waiting                           prometheus.Gauge
+	waiting, waitingHealth            prometheus.Gauge
 	errors                            prometheus.Counter
 	labels, resources, taints         prometheus.Counter
 	evaluation                        prometheus.Histogram
@@ -49,8 +49,11 @@ func newMetrics() *metrics {
 	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "assay_removals_waiting_nodes", Help: "Nodes whose removals are held back by the budget.",
 	})
+	m.waitingHealth = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "assay_additions_waiting_nodes", Help: "Nodes whose taints or conditions because of their health are held back by the budget.",
+	})
 	for _, c := range []prometheus.Collector{
-		m.waiting, m.failedOpen, m.inconsistent,
+		m.waiting, m.waitingHealth, m.failedOpen, m.inconsistent,
 		m.requests, m.updates, m.failures, m.held, m.labels, m.resources, m.taints, m.errors, m.evaluation,
 	} {
 		ctrlmetrics.Registry.MustRegister(c)

@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err == nil && !r.settings.Withholding.All {
 		err = r.write(ctx, p, &d)
 	}
-	r.report(ctx, p, d.Wanted)
+	r.report(ctx, p, &d)
 	repeat := r.holds.publish(ctx, &node, d.Holds)
 	again := decide.Sooner(decide.Sooner(p.Features.Held, p.Features.DevicesHeld), d.Again)
 	again = decide.Sooner(again, repeat)
@@ -219,6 +219,9 @@ func (r *Reconciler) decide(ctx context.Context, p *pass) (decide.Decision, erro
 		if p.Evidence.Budget == nil {
 			r.limits.breaker.Withdraw(p.Node.Name)
 		}
+		if p.Evidence.Health == nil {
+			r.limits.health.Withdraw(p.Node.Name)
+		}
 		p.known.Memory = d.Memory
 		r.emit(p.Node, d.Events...)
 		return d, err
@@ -237,6 +240,7 @@ func (r *Reconciler) forget(ctx context.Context, name string) error {
 	r.memory.forget(name)
 	r.stats.Forget(name)
 	r.limits.breaker.Withdraw(name)
+	r.limits.health.Withdraw(name)
 	r.limits.changes.Forget(name)
 	r.holds.forget(ctx, name)
 	return r.owners.book.Forget(ctx, name)

@@ -11,31 +11,52 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/assay-project/assay/controller/node/decide"
 	"github.com/assay-project/assay/controller/rulestats"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/inputs"
+	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/plan"
 )
 
 // report updates metrics and emits new messages of the rules.
-func (r *Reconciler) report(ctx context.Context, p *pass, wanted *plan.Plan) {
+func (r *Reconciler) report(ctx context.Context, p *pass, d *decide.Decision) {
 	o, known := p.outcome, p.known
 	var complaints []rulestats.Complaint
-	known.Complaints(&r.settings, wanted, r.clock.Now(), func(s plan.Step, why string) {
+	known.Complaints(&r.settings, d.Wanted, r.clock.Now(), func(s plan.Step, why string) {
 		if origin, _ := o.Origin(s.Kind, s.Key); origin.Object != "" {
 			message := fmt.Sprintf("rule %q: %s %q: %s", origin.Rule, s.Kind, s.Key, why)
 			complaints = append(complaints, rulestats.Complaint{Object: origin.Object, Message: message})
 		}
 	})
-	r.stats.Report(p.Node.Name, o, known.FlappingOf(), append(p.forbidden, complaints...)...)
+	r.stats.Report(p.Node.Name, o, known.FlappingOf(), waiting(o, d), append(p.forbidden, complaints...)...)
 	if rejected := rejectionsOf(o); rejected != known.rejected { // each pass would count the same ones again
 		known.rejected = rejected
 		r.metrics.count(rejected)
 	}
 	known.emitted = r.emitMessages(ctx, p.Node, known.emitted, o)
+}
+
+// waiting returns the objects with outputs that the budget of health holds.
+func waiting(o *rules.Outcome, d *decide.Decision) map[string]bool {
+	var out map[string]bool
+	for _, h := range d.Holds {
+		if h.Reason != hold.Addition {
+			continue
+		}
+		for _, s := range d.Wanted.Steps {
+			if origin, _ := o.Origin(s.Kind, s.Key); origin.Object != "" && h.Has(s.Kind, s.Key) {
+				if out == nil {
+					out = map[string]bool{}
+				}
+				out[origin.Object] = true
+			}
+		}
+	}
+	return out
 }
 
 // reportLeftOut reports NodeFeatures that are ignored because of an error or a budget.

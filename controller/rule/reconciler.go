@@ -129,10 +129,15 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 		text := strings.Join(sum.Conflicts, "; ") + clip.More("; ", sum.MoreConflicts)
 		c.SetIf(nfdv1alpha1.ConditionConflicted, true, "KeyWrittenTwice", text)
 	}
-	if len(withheld) == 0 {
-		c.Remove(nfdv1alpha1.ConditionWithheld)
-	} else {
+	switch {
+	case len(withheld) > 0:
 		c.SetIf(nfdv1alpha1.ConditionWithheld, true, withheld[0].Reason, sentences(withheld))
+	case sum.Waiting > 0:
+		c.SetIf(nfdv1alpha1.ConditionWithheld, true, nfdv1alpha1.ReasonTooManyNodes, fmt.Sprintf(
+			"healthBudget holds taints or conditions of %s, because too many nodes are hit at once; confirm them, or correct the rules: %s",
+			clip.Count(sum.Waiting, "node"), strings.Join(sum.WaitingNodes, ", ")+clip.More(", ", sum.Waiting-len(sum.WaitingNodes))))
+	default:
+		c.Remove(nfdv1alpha1.ConditionWithheld)
 	}
 	return s
 }

@@ -31,6 +31,7 @@ type contribution struct {
 	conflicts map[string]map[string]bool // by object: descriptions of conflicts
 	failed    *rules.Failure             // the rule whose fail action froze the node
 	flapping  map[string]string          // by object: the keys that are left as they are because they flap
+	waiting   map[string]bool            // objects with outputs that the budget of health holds
 }
 
 type counts struct {
@@ -40,6 +41,7 @@ type counts struct {
 	conflicts map[string]int     // by description: number of nodes
 	rejected  map[string]string  // by node: message of the fail action
 	flapping  map[string]string  // by node: the keys that flap
+	waiting   map[string]bool    // nodes on which outputs wait for the budget of health
 }
 
 // Summary holds the counts for the status of an object.
@@ -65,12 +67,16 @@ type Summary struct {
 	// keys, each with its node before them, sorted, of at most maxFlapping nodes.
 	Flapping     int
 	FlappingKeys []string
+	// Waiting is the number of nodes on which the budget of health holds outputs; WaitingNodes are the first of them by name, at most
+	// maxFlapping.
+	Waiting      int
+	WaitingNodes []string
 }
 
 // maxConflicts is the maximum number of conflicts in a status: enough for diagnosis, few enough to read.
 const maxConflicts = 10
 
-// maxFlapping is the maximum number of nodes with flapping keys in a status. Their number is the sign of a cause that they share, and a few
+// maxFlapping is the maximum number of nodes with flapping or waiting keys in a status. Their number is the sign of a cause that they share, and a few
 // are enough to find it.
 const maxFlapping = 5
 
@@ -94,9 +100,10 @@ type failure struct {
 }
 
 // Report replaces the contribution of a node. Flapping are the keys that are left as they are because they change too often, sorted, by the
-// object that gives them, or "" if that is none.
-func (t *Stats) Report(node string, outcome *rules.Outcome, flapping map[string][]string, complaints ...Complaint) {
+// object that gives them, or "" if that is none. Waiting are the objects with outputs that the budget of health holds.
+func (t *Stats) Report(node string, outcome *rules.Outcome, flapping map[string][]string, waiting map[string]bool, complaints ...Complaint) {
 	next := contribute(outcome, flapping, complaints)
+	next.waiting = waiting
 	t.mu.Lock()
 	outcome.Matched(func(object string) { next.match(t.of(object).number) })
 	old := t.nodes[node]
@@ -153,6 +160,7 @@ func (t *Stats) Summary(object string) Summary {
 	for _, node := range slices.Sorted(maps.Keys(c.flapping))[:min(len(c.flapping), maxFlapping)] {
 		out.FlappingKeys = append(out.FlappingKeys, node+": "+c.flapping[node])
 	}
+	out.Waiting, out.WaitingNodes = len(c.waiting), slices.Sorted(maps.Keys(c.waiting))[:min(len(c.waiting), maxFlapping)]
 	for text := range c.conflicts {
 		out.Conflicts = append(out.Conflicts, text)
 	}
@@ -223,6 +231,7 @@ func (c *contribution) matching(yield func(object int) bool) {
 
 func (c *contribution) equal(o *contribution) bool {
 	return c != nil && slices.Equal(c.matched, o.matched) && maps.Equal(c.failures, o.failures) && maps.Equal(c.flapping, o.flapping) &&
+		maps.Equal(c.waiting, o.waiting) &&
 		maps.EqualFunc(c.conflicts, o.conflicts, maps.Equal[map[string]bool]) &&
 		(c.failed == o.failed || c.failed != nil && o.failed != nil && *c.failed == *o.failed)
 }
@@ -241,6 +250,7 @@ func (t *Stats) of(object string) *counts {
 	if c == nil {
 		c = &counts{
 			number: len(t.names), failures: map[string]failure{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
+			waiting: map[string]bool{},
 		}
 		t.objects[object] = c
 		t.names = append(t.names, object)
@@ -267,6 +277,10 @@ func (t *Stats) add(node string, c *contribution, touched map[string]bool) {
 		t.of(f.Object).rejected[node] = fmt.Sprintf("rule %q: %s", f.Rule, f.Message)
 		touched[f.Object] = true
 		failedNodes().Inc()
+	}
+	for object := range c.waiting {
+		t.of(object).waiting[node] = true
+		touched[object] = true
 	}
 	for object, list := range c.flapping {
 		if object == "" {
@@ -305,6 +319,10 @@ func (t *Stats) subtract(node string, c *contribution, touched map[string]bool) 
 		delete(t.of(f.Object).rejected, node)
 		touched[f.Object] = true
 		failedNodes().Dec()
+	}
+	for object := range c.waiting {
+		delete(t.of(object).waiting, node)
+		touched[object] = true
 	}
 	for object := range c.flapping {
 		if object == "" {

@@ -25,6 +25,7 @@ type alert struct {
 var states = map[string]struct{ fires, silent []string }{
 	"AssayInconsistentFacts":   {[]string{`assay_inconsistent_facts_total 0+1x120`}, []string{`assay_inconsistent_facts_total 1+0x120`}},
 	"AssayRemovalsHeld":        {[]string{`assay_removals_held_total 0+1x120`}, []string{`assay_removals_held_total 5+0x120`}},
+	"AssayAdditionsHeld":       {[]string{`assay_additions_waiting_nodes 3+0x120`}, []string{`assay_additions_waiting_nodes 0+0x120`}},
 	"AssayStartupTaintTimeout": {[]string{`assay_startup_taint_timeouts_total 0+1x120`}, []string{`assay_startup_taint_timeouts_total 3+0x120`}},
 	"AssayNodeUpdatesFail":     {[]string{`nfd_master_node_update_failures_total 0+1x120`}, []string{`nfd_master_node_update_failures_total 9+0x120`}},
 	"AssayNodesFailed":         {[]string{`assay_nodes_failed 2+0x120`}, []string{`assay_nodes_failed 0+0x120`}},

@@ -29,6 +29,9 @@ type Reason struct {
 	Elsewhere bool `json:",omitzero"`
 	// Devices is set if a rule of the Owners, or of an object that now sets or deletes the key, makes the key depend on devices of DRA drivers.
 	Devices bool `json:",omitzero"`
+	// Health is set if a rule gives the taint or condition that may depend on the health of the node. HealthFeatures are those it reads.
+	Health         bool     `json:",omitzero"`
+	HealthFeatures []string `json:",omitzero"`
 	// Undecided is set if the value that the key should have is unknown, because the worker has not read a source since the node booted, or
 	// because of the definition of a kind.
 	Undecided bool `json:",omitzero"`
@@ -134,6 +137,9 @@ func (o *Origins) Reason(s plan.Step, all bool) Reason {
 		k.Elsewhere = o.namedElsewhere(s, k.Owners)
 	}
 	k.Devices = s.Takes() && o.readsDevices(s, k)
+	if s.Hits() && k.By.ID != "" {
+		k.HealthFeatures, k.Health = o.Outcome.Program().ReadsHealth(s.Kind, s.Key, func(set *rules.RuleSet) bool { return set.ID() == k.By.ID })
+	}
 	return k
 }
 

@@ -22,6 +22,8 @@ import (
 const (
 	// Removal is the reason while the removal budget or removalGracePeriod holds removals.
 	Removal = "RemovalHeld"
+	// Addition is the reason while the budget of health holds taints and conditions.
+	Addition = "AdditionHeld"
 	// Devices is the reason while the last devices of DRA drivers count whose pools are incomplete or gone.
 	Devices = "DevicesHeld"
 	// Flapping is the reason while a key is left alone that changes too often.
@@ -50,7 +52,7 @@ const (
 
 // leads are the first words of the messages.
 var leads = map[string]string{
-	Removal: "Removal held", Devices: "Devices held", Flapping: "Left as it is", Contested: "Not corrected", Refused: "Not written",
+	Removal: "Removal held", Addition: "Addition held", Devices: "Devices held", Flapping: "Left as it is", Contested: "Not corrected", Refused: "Not written",
 	Eviction: "Taint held", Unread: "Left as it is", Incomplete: "Left as it is",
 }
 

@@ -26,6 +26,15 @@ const MaxDevices = 2048
 // IsDevices reports whether the feature with this lower-case name comes from ResourceSlices.
 func IsDevices(feature string) bool { return strings.HasPrefix(feature, DevicePrefix) }
 
+// HealthPrefix begins the names of features about faults of a node.
+const HealthPrefix = "health."
+
+// IsHealth reports whether the feature with this lower-case name says that something is wrong with a node: what rules do because of it has a
+// budget.
+func IsHealth(feature string) bool {
+	return strings.HasPrefix(feature, HealthPrefix) || feature == ConditionFeature
+}
+
 // FromCluster reports whether the feature with this lower-case name comes from objects of the cluster and not from a NodeFeature.
 func FromCluster(feature string) bool { return IsKubernetes(feature) || IsDevices(feature) }
 

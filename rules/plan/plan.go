@@ -143,6 +143,21 @@ func (s Step) Takes() bool {
 	return !s.Mark && (s.Op == Remove || s.Op == Change && s.ownedBefore && !s.grows)
 }
 
+// Hits reports whether the step gives the Node a taint that it does not have, or a condition another status.
+func (s Step) Hits() bool {
+	switch {
+	case s.Mark:
+		return false
+	case s.Kind == keys.Taint:
+		return s.Op == Add
+	case s.Kind == keys.Condition:
+		before, _, _ := keys.ParseCondition(s.Old)
+		after, _, _ := keys.ParseCondition(s.New)
+		return s.Op == Add || s.Op == Change && before != after
+	}
+	return false
+}
+
 // Without returns the plan without the steps that drop selects. Their keys keep their values and owners.
 func (p *Plan) Without(drop func(Step) bool) *Plan {
 	out := p // until a step is dropped: most plans keep all of theirs, and are not copied

@@ -136,7 +136,7 @@ func (f *remembered) pass(t *testing.T, n *corev1.Node) *rules.Outcome {
 		t.Fatal(err)
 	}
 	outcome := f.program.Eval(state.Input)
-	f.stats.Report(n.Name, outcome, nil)
+	f.stats.Report(n.Name, outcome, nil, nil)
 	return outcome
 }
 

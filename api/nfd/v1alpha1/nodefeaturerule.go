@@ -384,3 +384,6 @@ const (
 
 // ReasonForbidden is the reason of Healthy=False if the API server does not let the controller write what the rules give.
 const ReasonForbidden = "Forbidden"
+
+// ReasonTooManyNodes is the reason of Withheld=True while the rules would hit too many nodes at once because of their health.
+const ReasonTooManyNodes = "TooManyNodes"

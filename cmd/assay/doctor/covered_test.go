@@ -21,7 +21,7 @@ var elsewhere = map[string]string{
 
 // alerts are the checks that report what an alert of the chart is about.
 var alerts = map[string]string{
-	"AssayRemovalsHeld": "events", "AssayInconsistentFacts": "nodes", "AssayStartupTaintTimeout": "events", "AssayNodesNotReady": "ready",
+	"AssayRemovalsHeld": "events", "AssayAdditionsHeld": "events", "AssayInconsistentFacts": "nodes", "AssayStartupTaintTimeout": "events", "AssayNodesNotReady": "ready",
 	"AssayNodeUpdatesFail": "rights", "AssayNodesFailed": "rules", "AssayNodesFlapping": "holds", "AssayWorkerSuppresses": "holds",
 	"AssayWorkerDoesNotPublish": "worker", "AssayTopologyDoesNotPublish": "topology", "AssayTopologyWithoutKubelet": "topology",
 	"AssayFeaturesLeftOut": "events", "AssayCertificateExpires": "webhook", "AssayDefinitionNotWhole": "definitions",

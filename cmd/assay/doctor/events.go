@@ -23,6 +23,7 @@ const manager = "assay-controller"
 // reported are the reasons of Warning Events that no condition or other object shows, with what to do. Other checks report what the others are
 // about.
 var reported = map[string]string{
+	"AdditionHeld":        "If the nodes are broken, confirm: see healthBudget in docs/hardware-health.md; otherwise correct the rule",
 	"DevicesHeld":         "See the DRA driver of the Node: kubectl get resourceslices",
 	"DevicesOverLimit":    "Let the driver publish fewer devices, or read fewer drivers",
 	"EvictionHeld":        "Confirm with a larger noExecuteBudget, or wait",

@@ -33,7 +33,7 @@ type Hold struct {
 // words begin the description of a hold.
 var words = map[string]string{
 	hold.Removal: "removal held", hold.Devices: "devices held", hold.Flapping: "flapping", hold.Contested: "contested", hold.Refused: "not accepted",
-	hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "left as it is",
+	hold.Addition: "addition held", hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "left as it is",
 }
 
 // String describes the hold.

@@ -112,7 +112,10 @@ const (
 )
 
 // holdWords are the states of outputs by the reason of the Event that reports them.
-var holdWords = map[string]string{hold.Removal: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected", hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "held", hold.Devices: "held"}
+var holdWords = map[string]string{
+	hold.Removal: "held", hold.Addition: "held", hold.Flapping: "suppressed", hold.Contested: "contested", hold.Refused: "rejected",
+	hold.Eviction: "waiting", hold.Unread: "unknown", hold.Incomplete: "held", hold.Devices: "held",
+}
 
 // state returns whether the Node has an output, and the reason if it has not.
 func (c *comparison) state(compared *desired.Comparison, g rules.Given) (cell, int) {

@@ -110,6 +110,8 @@ type Evidence struct {
 	Start *Answer
 	// Budget says whether the node may lose keys.
 	Budget *Answer
+	// Health says whether the node may be hit by what rules do because of its health.
+	Health *Answer `json:",omitzero"`
 	// Pace says whether the node may get a taint that evicts pods.
 	Pace *Answer
 	// Listed is set if the API server has no NodeFeature of the node that the cache lacks.
@@ -136,6 +138,7 @@ type Need string
 const (
 	NeedStart  Need = "start"
 	NeedBudget Need = "budget"
+	NeedHealth Need = "health"
 	NeedPace   Need = "pace"
 	NeedTurn   Need = "turn"
 	NeedMaster Need = "master"
@@ -151,6 +154,8 @@ type Decision struct {
 	// Losing are the names of the keys whose removal needs the budget. Unattributed is set if it is unknown for one of them which object gave it.
 	Losing       []string
 	Unattributed bool
+	// Hits are the keys that need the budget of health, and HealthFeatures what their rules read.
+	Hits, HealthFeatures []string
 	// Doubtful are the steps that need a proof.
 	Doubtful []plan.Step
 
@@ -194,6 +199,7 @@ func Decide(p Pass) Decision {
 		got := hold(&p, d.Allowed)
 		if got.Needs != "" {
 			d.Needs, d.Losing, d.Unattributed = []Need{got.Needs}, got.Losing, got.Unattributed
+			d.Hits, d.HealthFeatures = got.Hits, got.HealthFeatures
 			return d
 		}
 		d.Allowed, d.Again = got.Plan, Sooner(d.Again, got.Again)

@@ -22,10 +22,11 @@ type Hold struct {
 	Plan *plan.Plan
 	// Again is when to decide again; 0: not because of this.
 	Again time.Duration
-	// Needs is the evidence that is missing; empty: none is. The other fields do not count then. Losing and Unattributed are as in Decision.
-	Needs        Need
-	Losing       []string
-	Unattributed bool
+	// Needs is the evidence that is missing; empty: none is. The other fields do not count then. The others are as in Decision.
+	Needs                Need
+	Losing               []string
+	Unattributed         bool
+	Hits, HealthFeatures []string
 }
 
 // holds are the reasons for steps to wait, in order. Each sees the steps that the previous ones allow.
@@ -35,10 +36,11 @@ type Hold struct {
 //   - The first five are about what this process does not know. The budget comes after them: a removal that only seems to be due must not
 //     use it up, nor be reported as a loss.
 //   - The budget comes before flapping, so that a removal that waits for both is known as a loss to the administrator who confirms removals.
+//   - What follows from the health of a node counts once it would be written, and before the node takes its turn with a taint that evicts pods.
 //   - A node takes its turn in the pace of evictions only once nothing but another client can still hold the taint.
 //   - Keys that another client changes come last, because the steps that are left then are the corrections of this pass.
 var holds = []func(*Pass, *plan.Plan) Hold{
-	undefined, incomplete, unpublished, unread, unseenDevices, overBudget, flapping, refused, evicting, contested,
+	undefined, incomplete, unpublished, unread, unseenDevices, overBudget, flapping, refused, overHealth, evicting, contested,
 }
 
 // undefined keeps everything as it is while NodeFeatures have no definition: all were deleted with it, and no user has done that. Afterwards
@@ -232,6 +234,33 @@ func refused(p *Pass, in *plan.Plan) (out Hold) {
 		return true
 	})
 	return out
+}
+
+// overHealth holds taints, and changes of what conditions say, that rules give because of the health of the node when too many nodes are hit at
+// once: a cause that so many nodes share is more likely the rule, or the kernel whose counters it reads, than their hardware. That an
+// administrator has just written the rule explains nothing. A taint that another client has removed hits the node no more than before.
+func overHealth(p *Pass, in *plan.Plan) Hold {
+	out := Hold{Plan: in}
+	for _, s := range in.Steps {
+		if k := p.key(s); k.Health && !p.Settings.Excludes(s.Kind) && !p.undone(s) {
+			out.Hits = append(out.Hits, name(s))
+			out.HealthFeatures = append(out.HealthFeatures, k.HealthFeatures...)
+		}
+	}
+	if len(out.Hits) == 0 {
+		return out
+	}
+	health := p.Evidence.Health
+	if health == nil {
+		out.Needs = NeedHealth
+		return out
+	}
+	if health.OK {
+		return Hold{Plan: in}
+	}
+	const why = "healthBudget: too many nodes are hit at once by rules that read the health of nodes; confirm the additions to release them"
+	left := p.without(in, hold.Addition, why, p.Now.Add(health.Wait), func(s plan.Step) bool { return slices.Contains(out.Hits, name(s)) })
+	return Hold{Plan: left, Again: health.Wait}
 }
 
 // evicting delays taints that evict pods, and those of lost features, according to the configured pace. Everything else is written.
