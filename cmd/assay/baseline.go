@@ -26,6 +26,7 @@ import (
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/definition"
 	judged "github.com/assay-project/assay/rules/baseline"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
 )
@@ -95,7 +96,7 @@ func initBaseline(f *world.Options, cmd *cobra.Command, name, selector string) e
 		return cli.Found(errors.New("the features of no node are known; is the worker running?"))
 	case len(p.Checks) == 0:
 		for i := range p.Left {
-			fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(p.Left[i].String()))
+			fmt.Fprintln(cmd.ErrOrStderr(), "note:", clip.Printable(p.Left[i].String()))
 		}
 		return cli.Found(errors.New("the nodes have nothing in common that a baseline would require; select one kind of nodes with -l"))
 	}
@@ -233,7 +234,7 @@ func judge(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) (
 func compiled(w *world.World, notes io.Writer, b *assayv1alpha1.NodeBaseline) *judged.Baseline {
 	found := review.Review(b, reviewed(w))
 	for _, e := range found.Errors {
-		fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", printer.Printable(b.Name), printer.Printable(e.Error()))
+		fmt.Fprintf(notes, "note: NodeBaseline %s is left out: %s\n", clip.Printable(b.Name), clip.Printable(e.Error()))
 	}
 	return found.Baseline
 }
@@ -365,7 +366,7 @@ the domains with their numbers of nodes. Nodes that deviate are in no domain.`,
 // printLevels prints the trees of baselines. If baselines are named, each must have levels.
 func printLevels(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBaseline, named bool, output string, noHeaders bool) error {
 	if i := slices.IndexFunc(list, func(b assayv1alpha1.NodeBaseline) bool { return len(b.Spec.Levels) == 0 }); named && i >= 0 {
-		return cli.Found(fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", printer.Printable(list[i].Name)))
+		return cli.Found(fmt.Errorf("NodeBaseline %s has no levels: write spec.levels", clip.Printable(list[i].Name)))
 	}
 	trees := treesOf(w, cmd.ErrOrStderr(), list)
 	switch output {
@@ -382,7 +383,7 @@ func printLevels(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBa
 		if i > 0 {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), printer.Printable(t.Title()))
+		fmt.Fprintln(cmd.OutOrStdout(), clip.Printable(t.Title()))
 		for _, rows := range [][][]string{t.Deviants(), t.Rows()} {
 			if len(rows) < 2 {
 				continue

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 )
 
@@ -191,17 +192,17 @@ func (f *validateNodeFlags) print(w io.Writer, a *compatibility, sets []*imagesp
 		return printer.Object(w, "json", out)
 	}
 	if a == nil {
-		fmt.Fprintf(w, "%s has no compatibility artifact: it fits every node.\n", printer.Printable(f.image))
+		fmt.Fprintf(w, "%s has no compatibility artifact: it fits every node.\n", clip.Printable(f.image))
 		return nil
 	}
 	st := printer.StyleOf(w)
-	fmt.Fprintf(w, "%s: %s\n", printer.Printable(f.image), printer.Printable(a.text()))
+	fmt.Fprintf(w, "%s: %s\n", clip.Printable(f.image), clip.Printable(a.text()))
 	for i, s := range sets {
 		result := st.Bad("not met")
 		if slices.Contains(v.Met, s) {
 			result = st.Good("met")
 		}
-		fmt.Fprintf(w, "\n%s: %s\n", printer.Printable(s.Title()), result)
+		fmt.Fprintf(w, "\n%s: %s\n", clip.Printable(s.Title()), result)
 		for _, r := range out[i].Rules {
 			r.print(w)
 		}
@@ -256,7 +257,7 @@ func (r *nfdRule) print(w io.Writer) {
 		}
 		return "FAIL"
 	}
-	fmt.Fprintf(w, "  rule %q: %s\n", printer.Printable(r.Name), word(r.IsMatch))
+	fmt.Fprintf(w, "  rule %q: %s\n", clip.Printable(r.Name), word(r.IsMatch))
 	t := &printer.Table{}
 	t.Add("FEATURE", "EXPRESSION", "MATCHER", "RESULT")
 	add := func(list []nfdExpression, suffix string) {

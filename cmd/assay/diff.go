@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/plan"
 )
@@ -86,7 +87,7 @@ func (f *diffFlags) run(cmd *cobra.Command, files []string) error {
 	list := slices.DeleteFunc(changes.Collect(names, steps), func(c *changes.Change) bool {
 		why := withholding.Withholds(keys.Kind(c.Kind))
 		if why != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s %s is not written on nodes: %s\n", c.Kind, printer.Printable(c.Key), why)
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s %s is not written on nodes: %s\n", c.Kind, clip.Printable(c.Key), why)
 		}
 		return why != ""
 	})

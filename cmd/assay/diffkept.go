@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/plan"
 )
 
@@ -39,7 +39,7 @@ func (d *keptDiff) read(cmd *cobra.Command) {
 			r, _, err := d.world.Provenance(cmd.Context(), k.Instance)
 			d.records[k.Instance] = r
 			if err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "note: which rules gave the keys that nodes keep is unknown: %s\n", printer.Printable(err.Error()))
+				fmt.Fprintf(cmd.ErrOrStderr(), "note: which rules gave the keys that nodes keep is unknown: %s\n", clip.Printable(err.Error()))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 func newDoctor() *cobra.Command {
@@ -101,7 +102,7 @@ func examineUntil(cmd *cobra.Command, wait time.Duration, examine func() ([]doct
 			text = found[0].Message
 		}
 		if text != shown {
-			fmt.Fprintln(cmd.ErrOrStderr(), "waiting:", printer.Printable(text))
+			fmt.Fprintln(cmd.ErrOrStderr(), "waiting:", clip.Printable(text))
 			shown = text
 		}
 		select {
@@ -147,9 +148,9 @@ func printCheckup(w io.Writer, list []doctor.Finding) {
 		case doctor.Error:
 			mark = s.Bad("BAD ")
 		}
-		fmt.Fprintln(w, mark, printer.Printable(strings.ReplaceAll(f.Message, "\n", " ")))
+		fmt.Fprintln(w, mark, clip.Printable(strings.ReplaceAll(f.Message, "\n", " ")))
 		if f.Fix != "" {
-			fmt.Fprintln(w, "     ", printer.Printable(f.Fix))
+			fmt.Fprintln(w, "     ", clip.Printable(f.Fix))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -169,7 +170,7 @@ func (f *exportFlags) selected(cmd *cobra.Command, c *cluster.Client, opt *expor
 		case !cluster.IsForbidden(err):
 			return err
 		default:
-			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "note: labels that only these objects select are not kept first: %s\n", printer.Printable(err.Error()))
+			_, err = fmt.Fprintf(cmd.ErrOrStderr(), "note: labels that only these objects select are not kept first: %s\n", clip.Printable(err.Error()))
 			if err != nil {
 				return err
 			}

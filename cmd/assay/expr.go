@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/lang/expr"
 )
@@ -120,7 +121,7 @@ func (f *exprFlags) caret(cmd *cobra.Command, source string, column int, warning
 	if hint != "" {
 		message += " (" + hint + ")"
 	}
-	fmt.Fprintf(w, "%s: column %d: %s\n", word, column, printer.Printable(message))
+	fmt.Fprintf(w, "%s: column %d: %s\n", word, column, clip.Printable(message))
 	for _, line := range strings.Split(expr.Caret(source, column), "\n") {
 		fmt.Fprintf(w, "  %s\n", line)
 	}

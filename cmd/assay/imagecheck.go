@@ -311,9 +311,9 @@ func (f *imageCheckFlags) print(w io.Writer, r *imageReport) error {
 		return printer.Object(w, f.output, r)
 	}
 	s := printer.StyleOf(w)
-	fmt.Fprintf(w, "%s is %s\n", printer.Printable(r.Image), r.Digest)
+	fmt.Fprintf(w, "%s is %s\n", clip.Printable(r.Image), r.Digest)
 	for _, a := range r.Artifacts {
-		fmt.Fprintln(w, printer.Printable(a.text()))
+		fmt.Fprintln(w, clip.Printable(a.text()))
 	}
 	if len(r.Artifacts) == 0 {
 		fmt.Fprintln(w, "The image has no compatibility artifact.")

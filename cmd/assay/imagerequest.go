@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/requirements"
 )
@@ -126,7 +127,7 @@ func (f *imageRequestFlags) print(cmd *cobra.Command, ref string, a *compatibili
 #   nodeSelector: {%s: "true"}
 # or have the label:
 #   %s: %s
-%s`, printer.Printable(ref), a.text(), imagespec.Meaning, label, assayv1alpha1.FeatureRequestLabel, request.Name, text.String())
+%s`, clip.Printable(ref), a.text(), imagespec.Meaning, label, assayv1alpha1.FeatureRequestLabel, request.Name, text.String())
 	return err
 }
 

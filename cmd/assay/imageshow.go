@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/report"
 	"github.com/assay-project/assay/internal/ids"
 	"github.com/assay-project/assay/internal/imagecompat/registry"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/imagespec"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"
@@ -193,9 +194,9 @@ func eachArtifact(ctx context.Context, c *registry.Client, image *registry.Image
 
 func (o *imageContent) print(w io.Writer) error {
 	s := printer.StyleOf(w)
-	fmt.Fprintf(w, "%s is %s\n", printer.Printable(o.Image), o.Digest)
+	fmt.Fprintf(w, "%s is %s\n", clip.Printable(o.Image), o.Digest)
 	if len(o.Platforms) > 0 {
-		fmt.Fprintf(w, "It is an index of %s.\n", printer.Printable(strings.Join(o.Platforms, ", ")))
+		fmt.Fprintf(w, "It is an index of %s.\n", clip.Printable(strings.Join(o.Platforms, ", ")))
 	}
 	if len(o.Artifacts) == 0 {
 		fmt.Fprintln(w, "The image has no compatibility artifact: it fits every node.")
@@ -231,7 +232,7 @@ func (o *imageContent) print(w io.Writer) error {
 func (a *shownArtifact) print(w io.Writer) error {
 	for i, c := range a.Spec.Compatibilities {
 		title := &imagespec.Set{Compatibility: c, Index: i}
-		fmt.Fprintf(w, "\n%s, weight %d\n", printer.Printable(title.Title()), c.Weight)
+		fmt.Fprintf(w, "\n%s, weight %d\n", clip.Printable(title.Title()), c.Weight)
 		for _, r := range c.Rules {
 			short, err := trimmed(r)
 			if err != nil {
@@ -247,7 +248,7 @@ func (a *shownArtifact) print(w io.Writer) error {
 				if j == 0 {
 					indent = "  - "
 				}
-				fmt.Fprintln(w, indent+printer.Printable(line))
+				fmt.Fprintln(w, indent+clip.Printable(line))
 			}
 		}
 	}

@@ -228,7 +228,7 @@ func printFindings(w io.Writer, files []*manifest.File, list []report.Finding) {
 		fmt.Fprintf(w, "%s%s, %s\n", summary, clip.Count(broken, "error"), clip.Count(len(list)-broken, "warning"))
 	}
 	if len(skipped) > 0 {
-		fmt.Fprintf(w, "skipped %s of other kinds: %s\n", clip.Count(len(skipped), "document"), printer.Printable(clip.Join(skipped, ", ", maxSkipped)))
+		fmt.Fprintf(w, "skipped %s of other kinds: %s\n", clip.Count(len(skipped), "document"), clip.Printable(clip.Join(skipped, ", ", maxSkipped)))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 type nodesFlags struct {
@@ -120,7 +121,7 @@ func (f *nodesFlags) run(cmd *cobra.Command, args []string) error {
 	unknown := false
 	for _, name := range f.columns {
 		if len(names) > 0 && !seen[name] && !slices.Contains(usualColumns, name) && !slices.Contains(moreColumns, name) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", printer.Printable(name), cmp.Or(cli.MeantFeature(name), "; assay features lists the features and their elements"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: no node has %s%s\n", clip.Printable(name), cmp.Or(cli.MeantFeature(name), "; assay features lists the features and their elements"))
 			unknown, seen[name] = true, true // one note for a column that is named twice
 		}
 	}

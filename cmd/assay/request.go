@@ -13,6 +13,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/requirements"
 )
 
@@ -93,7 +94,7 @@ func printSelector(cmd *cobra.Command, f *cluster.Flags, namespace, name, output
 		return cli.Found(fmt.Errorf("NodeFeatureRequest %s/%s: nodes get no label: %s; its pods need the extender, see docs/scheduling.md", namespace, name, why))
 	}
 	if why := serving.NotYet(request); why != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable("nodes do not have the label yet: "+why))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", clip.Printable("nodes do not have the label yet: "+why))
 	}
 	selector := map[string]any{"nodeSelector": map[string]string{label: "true"}}
 	w := cmd.OutOrStdout()

@@ -148,9 +148,9 @@ func listTopologies(w io.Writer, all []v1alpha2.NodeResourceTopology) {
 
 // showTopology prints one node.
 func showTopology(w io.Writer, t *v1alpha2.NodeResourceTopology) {
-	fmt.Fprintln(w, printer.Printable(t.Name))
+	fmt.Fprintln(w, clip.Printable(t.Name))
 	for _, a := range t.Attributes {
-		fmt.Fprintln(w, "  "+printer.Printable(a.Name)+":", printer.Printable(a.Value))
+		fmt.Fprintln(w, "  "+clip.Printable(a.Name)+":", clip.Printable(a.Value))
 	}
 	rows := &printer.Table{}
 	rows.Add("ZONE", "RESOURCE", "AVAILABLE", "ALLOCATABLE", "CAPACITY")
@@ -269,7 +269,7 @@ func showHolders(w io.Writer, pods []podres.Pod, r *topology.Result) {
 		fmt.Fprintf(w, "  note: no zone contains %s of DRA drivers, which the kubelet lists without a NUMA node\n", clip.Count(len(r.Claims), "device"))
 	}
 	if len(r.Unknown) > 0 {
-		fmt.Fprintln(w, "  note: held, and not listed as allocatable, so that no zone contains them:", printer.Printable(strings.Join(r.Unknown, ", ")))
+		fmt.Fprintln(w, "  note: held, and not listed as allocatable, so that no zone contains them:", clip.Printable(strings.Join(r.Unknown, ", ")))
 	}
 	fmt.Fprintln(w, "  note: the kubelet does not list what init containers hold; it is available until the next container of the pod starts")
 }
@@ -361,9 +361,9 @@ func showVerdicts(w io.Writer, list []numa.Verdict) {
 		if !v.Fits {
 			mark = s.Bad("no  ")
 		}
-		fmt.Fprintln(w, mark, printer.Printable(v.Node)+":", printer.Printable(v.Reason))
+		fmt.Fprintln(w, mark, clip.Printable(v.Node)+":", clip.Printable(v.Reason))
 		for _, z := range v.Zones {
-			fmt.Fprintln(w, "       "+printer.Printable(z.Zone)+":", printer.Printable(strings.Join(z.Missing, "; ")))
+			fmt.Fprintln(w, "       "+clip.Printable(z.Zone)+":", clip.Printable(strings.Join(z.Missing, "; ")))
 		}
 	}
 }
@@ -430,6 +430,6 @@ func showComparison(w io.Writer, c *numa.Comparison) {
 	rows.Add("pods that the kubelet lists", c.Kubelet, same(c.Kubelet))
 	rows.Print(w, "")
 	for _, p := range c.Pods {
-		fmt.Fprintln(w, "pod", printer.Printable(p))
+		fmt.Fprintln(w, "pod", clip.Printable(p))
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/explanation"
 	"github.com/assay-project/assay/cmd/assay/internal/featuretable"
 	"github.com/assay-project/assay/cmd/assay/internal/machine"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/discovery/host"
@@ -94,7 +93,7 @@ func (f *uiFlags) run(cmd *cobra.Command, args []string) error {
 	fmt.Fprintln(cmd.OutOrStdout(), url)
 	fmt.Fprintf(cmd.ErrOrStderr(), "Showing %s of %s. Open the address in a browser; press Ctrl-C to stop.\n", clip.Count(len(first.Nodes), "node"), first.Where)
 	for _, n := range first.Notes {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(n.Text))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", clip.Printable(n.Text))
 	}
 	if f.open {
 		page, err := redirectPage(url)

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/discovery/local"
 	"github.com/assay-project/assay/discovery/watch"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 )
 
@@ -59,16 +60,16 @@ func printChanges(w io.Writer, before, after *nfdv1alpha1.Features) {
 	s := printer.StyleOf(w)
 	for _, key := range facts.SortedKeys(old) {
 		if _, ok := now[key]; !ok {
-			fmt.Fprintf(w, "%s %s\n", at, s.Bad("- "+printer.Printable(printer.Line(key, old[key]))))
+			fmt.Fprintf(w, "%s %s\n", at, s.Bad("- "+clip.Printable(printer.Line(key, old[key]))))
 		}
 	}
 	for _, key := range facts.SortedKeys(now) {
 		was, ok := old[key]
 		switch {
 		case !ok:
-			fmt.Fprintf(w, "%s %s\n", at, s.Good("+ "+printer.Printable(printer.Line(key, now[key]))))
+			fmt.Fprintf(w, "%s %s\n", at, s.Good("+ "+clip.Printable(printer.Line(key, now[key]))))
 		case was != now[key]:
-			fmt.Fprintf(w, "%s %s\n", at, s.Warn("~ "+printer.Printable(printer.Line(key, was)+" -> "+now[key])))
+			fmt.Fprintf(w, "%s %s\n", at, s.Warn("~ "+clip.Printable(printer.Line(key, was)+" -> "+now[key])))
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (f *whyFlags) run(cmd *cobra.Command, args []string) error {
 	switch f.output {
 	case "text", "wide":
 		for _, text := range e.Warnings {
-			fmt.Fprintln(w, printer.StyleOf(w).Bad(printer.Printable(text+".")))
+			fmt.Fprintln(w, printer.StyleOf(w).Bad(clip.Printable(text+".")))
 		}
 		printWhy(w, &e)
 		if f.output == "wide" && e.Problem == "" && len(e.Origins) > 0 {
@@ -120,13 +120,13 @@ func printWhy(w io.Writer, e *serving.Answer) {
 	s, ways := printer.StyleOf(w), e.Ways
 	for i := range ways {
 		if !ways[i].Served() {
-			fmt.Fprintln(w, s.Bad(printer.Printable(ways[i].String()+".")))
+			fmt.Fprintln(w, s.Bad(clip.Printable(ways[i].String()+".")))
 		}
 	}
 	printMatching(w, s, e)
 	for i := range ways {
 		if ways[i].Served() {
-			fmt.Fprintln(w, printer.Printable(ways[i].String()+"."))
+			fmt.Fprintln(w, clip.Printable(ways[i].String()+"."))
 		}
 	}
 	if len(e.Findings) > 0 {
@@ -139,7 +139,7 @@ func printWhy(w io.Writer, e *serving.Answer) {
 func printMatching(w io.Writer, s printer.Style, e *serving.Answer) {
 	switch {
 	case e.Problem != "":
-		fmt.Fprintln(w, s.Bad(printer.Printable(e.Problem)))
+		fmt.Fprintln(w, s.Bad(clip.Printable(e.Problem)))
 		return
 	case len(e.Origins) == 0:
 		fmt.Fprintf(w, "%s requires no features, labels or resources: all %s can run it.\n", e.Subject, clip.Count(e.Nodes, "node"))
@@ -155,10 +155,10 @@ func printMatching(w io.Writer, s printer.Style, e *serving.Answer) {
 	}
 	fmt.Fprintln(w, text)
 	for _, m := range e.Missing {
-		fmt.Fprintf(w, "%s: %s\n    %s\n", clip.Count(m.Nodes, "node"), printer.Printable(m.Reason), s.Faint(names(m.Sample, m.Nodes)))
+		fmt.Fprintf(w, "%s: %s\n    %s\n", clip.Count(m.Nodes, "node"), clip.Printable(m.Reason), s.Faint(names(m.Sample, m.Nodes)))
 	}
 	if e.Nearest != "" {
-		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, printer.Printable(e.Lacks))
+		fmt.Fprintf(w, "The closest node, %s, lacks %s.\n", e.Nearest, clip.Printable(e.Lacks))
 	}
 	printTerms(w, e)
 }
@@ -203,9 +203,9 @@ func printTerms(w io.Writer, e *serving.Answer) {
 		missing := strings.HasSuffix(r.Has, " is missing") // the line about the node says so
 		switch {
 		case !missing:
-			fmt.Fprintf(w, "On %s, %s: %s\n", printer.Printable(e.On), printer.Printable(r.Text), printer.Printable(r.Has))
+			fmt.Fprintf(w, "On %s, %s: %s\n", clip.Printable(e.On), clip.Printable(r.Text), clip.Printable(r.Has))
 		case len(t.Rows) > 0:
-			fmt.Fprintf(w, "On %s, %s:\n", printer.Printable(e.On), printer.Printable(r.Text))
+			fmt.Fprintf(w, "On %s, %s:\n", clip.Printable(e.On), clip.Printable(r.Text))
 		}
 		t.Print(w, "  ")
 	}
@@ -239,5 +239,5 @@ func printPerNode(w io.Writer, d *extender.Decider, pod *corev1.Pod, checks []ex
 
 // names formats the first names of a list of n.
 func names(sample []string, n int) string {
-	return printer.Printable(strings.Join(sample, ", ") + clip.More(", ", n-len(sample)))
+	return clip.Printable(strings.Join(sample, ", ") + clip.More(", ", n-len(sample)))
 }

@@ -1,4 +1,4 @@
-// Package clip shortens and formats text for messages.
+// Package clip shortens, quotes and formats text for messages.
 package clip
 
 import (

@@ -1,13 +1,12 @@
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -57,21 +56,10 @@ func (l *linter) replace(at place, i int, to, message string, args ...any) {
 func fields(e nfdv1alpha1.MatchExpression) string {
 	out := "op: " + string(e.Op)
 	if len(e.Value) > 0 {
-		out += ", value: " + quoted(e.Value)
+		out += ", value: [" + clip.QuoteAll(e.Value) + "]"
 	}
 	if e.Type != "" {
 		out += ", type: " + string(e.Type)
 	}
 	return out
-}
-
-// quoted returns a list of strings as one writes it in YAML.
-func quoted(list []string) string {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(list) != nil {
-		return "[]"
-	}
-	return strings.ReplaceAll(strings.TrimSpace(b.String()), `","`, `", "`)
 }

@@ -2,10 +2,10 @@ package lint
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/warning"
@@ -98,6 +98,6 @@ func (l *linter) none(at place, f *dictionary.Feature, r *nfdv1alpha1.Rule, t *n
 		at.expression = true
 		l.advise(at.path(), warning.Suspicious, fix, "matches every node with any other %s: NotIn is evaluated on each, and holds if one has another value; "+
 			`to require that there is none, write matchExpressions: {}, and conditions: [{op: "!one-of", args: {value: "{item.%s}", values: %s}, loop: "{@%s}", multiple: all}]`,
-			f.Name, key, quoted(slices.Clone(e.Value)), f.Name)
+			f.Name, key, "["+clip.QuoteAll(e.Value)+"]", f.Name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/warning"
 )
@@ -116,11 +117,11 @@ func (l *linter) order(at place, f *dictionary.Feature, element *dictionary.Elem
 		to.Type = nfdv1alpha1.TypeVersion
 		l.rewrite(at, warning.Defect, sameMeaning, to, "%s compares integers, and %s is a version such as %s", e.Op, key, dotted(element))
 	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeVersion && !integers(e.Value) && slices.ContainsFunc(e.Value, notQuantity):
-		l.warn(at.path(), warning.Defect, "%s is %s, and type: version reads %s as a version", key, looks(element), quoted(e.Value))
+		l.warn(at.path(), warning.Defect, "%s is %s, and type: version reads %s as a version", key, looks(element), "["+clip.QuoteAll(e.Value)+"]")
 	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeVersion && !integers(e.Value):
 		to := *e
 		to.Type = nfdv1alpha1.TypeInteger
-		l.rewrite(at, warning.Defect, probablyMeant, to, "%s is a number of bytes, and type: version reads %s as a version", key, quoted(e.Value))
+		l.rewrite(at, warning.Defect, probablyMeant, to, "%s is a number of bytes, and type: version reads %s as a version", key, "["+clip.QuoteAll(e.Value)+"]")
 	case kind == dictionary.Bytes && e.Type == nfdv1alpha1.TypeInteger:
 		l.quantities(at, f, key, e)
 	case kind == dictionary.Bool, kind == dictionary.Hex2, kind == dictionary.Hex4, kind == dictionary.Enum && !element.More && !numbers(element):

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -239,7 +237,7 @@ func (c *contents) name(path *field.Path, name string) {
 	case len(name) > maxNameLen:
 		c.limited(field.Invalid(path.Key(shorten(name)), shorten(name),
 			fmt.Sprintf("is %d bytes long; a name has at most %d", len(name), maxNameLen)))
-	case strings.IndexFunc(name, unprintable) >= 0:
+	case strings.IndexFunc(name, clip.Unprintable) >= 0:
 		c.limited(field.Invalid(path.Key(fmt.Sprintf("%q", shorten(name))), shorten(name),
 			"contains an invisible character, such as a line break or a direction mark; remove it"))
 	}
@@ -270,10 +268,6 @@ func (c *contents) labels(path *field.Path, labels map[string]string) {
 			c.limited(field.Invalid(path.Key(shorten(key)), shorten(key), validation.MaxLenError(maxNameLen)))
 		}
 	}
-}
-
-func unprintable(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
 
 func shorten(s string) string { return clip.Text(s, 64) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -120,6 +121,21 @@ func TestHiddenFeaturesAreNotProposed(t *testing.T) {
 	p := cli.Propose("fleet", nil, nodes, func(name string) bool { return name == "system.dmiid.bios_version" })
 	if text := p.YAML(); !strings.Contains(text, "name: kernel") || strings.Contains(text, "bios") {
 		t.Error(text)
+	}
+}
+
+// TestAProposalShowsNoDirectionMarks: a node that reports a version with U+202E had its proposal read backwards in a terminal.
+func TestAProposalShowsNoDirectionMarks(t *testing.T) {
+	version := "1.0\u202e0.2"
+	nodes := []baseline.Node{node(t, "a", fmt.Sprintf(`attributes: {kernel.version: {elements: {full: %q}}}`, version))}
+	p := cli.Propose("fleet", nil, nodes, nothing)
+	text := p.YAML()
+	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+		t.Errorf("got unprintable characters in %q", text)
+	}
+	b := compile(t, text)
+	if result := b.Fleet(nodes); len(result.Deviating) > 0 {
+		t.Errorf("got the deviating nodes %v of %s, want none", result.Deviating, text)
 	}
 }
 

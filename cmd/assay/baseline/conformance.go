@@ -260,7 +260,7 @@ $ assay baseline report
 // YAML returns the stanza as an element of a list, with an indentation.
 func (s *Stanza) YAML(indent string) string {
 	return fmt.Sprintf("%[1]s- id: %[2]s\n%[1]s  description: %[3]s\n%[1]s  level: %[4]s\n%[1]s  status: %[5]s\n%[1]s  evidence: [%[6]s]\n%[1]s  notes: %[7]s\n",
-		indent, s.ID, quote(s.Description), s.Level, quote(s.Status), quoteAll(s.Evidence), quote(s.Notes))
+		indent, s.ID, clip.Quote(s.Description), s.Level, clip.Quote(s.Status), clip.QuoteAll(s.Evidence), clip.Quote(s.Notes))
 }
 
 func joined(list []string) string {

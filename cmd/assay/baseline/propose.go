@@ -208,13 +208,13 @@ func traitsOf(f *facts.Facts, hides func(feature string) bool) (out []trait) {
 		if pairs := pairsOf(feature(w.feature, w.model, w.version), w.model, w.version); len(pairs) > 0 {
 			add(w.name, w.name, strings.Join(pairs, ", "), fmt.Sprintf(
 				"conditions: [{op: one-of, loop: %s, multiple: all, args: {value: %s, values: [%s]}}]",
-				quote("{@"+w.feature+"}"), quote("{item."+w.model+"} {item."+w.version+"}"), quoteAll(pairs)))
+				clip.Quote("{@"+w.feature+"}"), clip.Quote("{item."+w.model+"} {item."+w.version+"}"), clip.QuoteAll(pairs)))
 		}
 	}
 	for _, c := range counted {
 		if d := feature(c.feature); d != nil && d.Instances.Len() > 0 {
 			n := d.Instances.Len()
-			add(c.name, c.name, fmt.Sprint(n), fmt.Sprintf("conditions: [{op: eq, args: {values: [%s, %d]}}]", quote("{@"+c.feature+".len()}"), n))
+			add(c.name, c.name, fmt.Sprint(n), fmt.Sprintf("conditions: [{op: eq, args: {values: [%s, %d]}}]", clip.Quote("{@"+c.feature+".len()}"), n))
 		}
 	}
 	if resources := feature("kubernetes.allocatable"); resources != nil {
@@ -275,7 +275,7 @@ func pairsOf(f *facts.Feature, first, second string) (out []string) {
 func match(feature string, elements, values []string) string {
 	var terms []string
 	for i, e := range elements {
-		terms = append(terms, fmt.Sprintf("%s: {op: In, value: [%s]}", key(e), quote(values[i])))
+		terms = append(terms, fmt.Sprintf("%s: {op: In, value: [%s]}", key(e), clip.Quote(values[i])))
 	}
 	return fmt.Sprintf("matchFeatures: [{feature: %s, matchExpressions: {%s}}]", feature, strings.Join(terms, ", "))
 }

@@ -219,4 +219,4 @@ func table(out *strings.Builder, rows [][]string) {
 var escaper = strings.NewReplacer("|", `\|`, "<", "&lt;", "`", "'")
 
 // cell returns a string that changes nothing of the table around it.
-func cell(text string) string { return escaper.Replace(printable(text)) }
+func cell(text string) string { return escaper.Replace(clip.Printable(text)) }

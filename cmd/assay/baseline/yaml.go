@@ -1,8 +1,6 @@
 package baseline
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -25,7 +23,7 @@ func (p *Proposal) YAML() string {
 	if len(p.Selector) > 0 {
 		var labels []string
 		for _, name := range slices.Sorted(maps.Keys(p.Selector)) {
-			labels = append(labels, key(name)+": "+quote(p.Selector[name]))
+			labels = append(labels, key(name)+": "+clip.Quote(p.Selector[name]))
 		}
 		line("  nodeSelector: {%s}", strings.Join(labels, ", "))
 	}
@@ -39,7 +37,7 @@ func (p *Proposal) YAML() string {
 	if len(p.Left) > 0 {
 		line("# Not in it, because fewer nodes have the same value:")
 		for i := range p.Left {
-			line("# - %s", printable(p.Left[i].String()))
+			line("# - %s", clip.Printable(p.Left[i].String()))
 		}
 	}
 	return out.String()
@@ -75,34 +73,5 @@ func key(text string) string {
 	if plain.MatchString(text) && !words.MatchString(text) {
 		return text
 	}
-	return quote(text)
-}
-
-// quote returns a string in YAML, which has the strings of JSON.
-func quote(text string) string {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(text); err != nil {
-		panic(err) // of a string
-	}
-	return strings.TrimSuffix(out.String(), "\n")
-}
-
-func quoteAll(list []string) string {
-	out := make([]string, len(list))
-	for i, text := range list {
-		out[i] = quote(text)
-	}
-	return strings.Join(out, ", ")
-}
-
-// printable replaces control characters, which would end a comment.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
+	return clip.Quote(text)
 }

@@ -2,7 +2,6 @@ package template
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/yamltree"
 )
@@ -177,9 +177,5 @@ func quoted(s string) string {
 	if plain.MatchString(s) {
 		return s
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		return `""` // encoding a string cannot fail
-	}
-	return string(b)
+	return clip.Quote(s)
 }

@@ -76,11 +76,11 @@ func printText(w io.Writer, list []*Change, nodes int) {
 		text := fmt.Sprintf("%s %s", c.Kind, printer.Line(c.Key, c.New))
 		switch c.Op {
 		case "add", "adopt":
-			text = s.Good("+ " + printer.Printable(text))
+			text = s.Good("+ " + clip.Printable(text))
 		case "remove", "forget":
-			text = s.Bad("- " + printer.Printable(fmt.Sprintf("%s %s", c.Kind, printer.Line(c.Key, c.Old))))
+			text = s.Bad("- " + clip.Printable(fmt.Sprintf("%s %s", c.Kind, printer.Line(c.Key, c.Old))))
 		default:
-			text = s.Warn("~ " + printer.Printable(fmt.Sprintf("%s %s=%s -> %s", c.Kind, c.Key, c.Old, c.New)))
+			text = s.Warn("~ " + clip.Printable(fmt.Sprintf("%s %s=%s -> %s", c.Kind, c.Key, c.Old, c.New)))
 		}
 		fmt.Fprintf(w, "%s\n    %s\n", text, s.Faint(someNodes(c.Nodes, nodes)))
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // watchEvery is the time between two reads with --watch. Nodes and NodeFeatures have no common stream of changes, and a read takes less
@@ -39,7 +39,7 @@ func Repeated(cmd *cobra.Command, whole bool, run func() error) error {
 			if first {
 				return err
 			}
-			fmt.Fprintln(errs, "assay:", printer.Printable(err.Error()))
+			fmt.Fprintln(errs, "assay:", clip.Printable(err.Error()))
 		} else if lines := strings.SplitAfter(b.String(), "\n"); !slices.Equal(lines, last) {
 			printed := lines
 			if !whole {

@@ -58,7 +58,7 @@ func (t *Tracer) Rule(r *rules.RuleTrace) {
 	case r.Matched:
 		word = t.S.Good("MATCH")
 	}
-	fmt.Fprintf(t.W, "%s  %s%s\n", word, t.S.Bold(printer.Printable(r.String())), From(r.Ref))
+	fmt.Fprintf(t.W, "%s  %s%s\n", word, t.S.Bold(clip.Printable(r.String())), From(r.Ref))
 	if r.Skipped != "" {
 		t.line(" ", r.Skipped)
 		return
@@ -122,9 +122,9 @@ func (t *Tracer) line(mark, text string) {
 
 // Outcome prints the outputs that are written to the node.
 func (t *Tracer) Outcome(o *rules.Outcome) {
-	fmt.Fprintf(t.W, "\n%s\n", t.S.Bold("On node "+printer.Printable(o.Node)+":"))
+	fmt.Fprintf(t.W, "\n%s\n", t.S.Bold("On node "+clip.Printable(o.Node)+":"))
 	if o.Failed != nil {
-		fmt.Fprintf(t.W, "  nothing is written: %s failed: %s\n", printer.Printable(o.Failed.Ref.String()), printer.Printable(o.Failed.Message))
+		fmt.Fprintf(t.W, "  nothing is written: %s failed: %s\n", clip.Printable(o.Failed.Ref.String()), clip.Printable(o.Failed.Message))
 		t.asides(o)
 		return
 	}
@@ -207,5 +207,5 @@ func (t *Tracer) asides(o *rules.Outcome) {
 }
 
 func (t *Tracer) aside(title, text string) {
-	fmt.Fprintf(t.W, "  %s: %s\n", t.S.Warn(title), printer.Printable(text))
+	fmt.Fprintf(t.W, "  %s: %s\n", t.S.Warn(title), clip.Printable(text))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-project/assay/cmd/assay/written"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/keys"
 )
 
@@ -53,7 +54,7 @@ func (e *Explanation) All(format string) error {
 	}
 	e.Tracer.Outcome(e.outcome)
 	if over := e.input.Facts.DevicesOver(); over != "" {
-		fmt.Fprintf(e.W, "  %s %s\n", e.S.Warn("!"), printer.Printable(over))
+		fmt.Fprintf(e.W, "  %s %s\n", e.S.Warn("!"), clip.Printable(over))
 	}
 	return nil
 }

@@ -409,7 +409,7 @@ func (e *Explanation) removed(name string) string {
 // print prints an explanation as text.
 func (e *Explanation) print(x *explainedName) error {
 	if x.Failed != nil {
-		fmt.Fprintf(e.W, "Nothing is written on %s: %s failed: %s\n", x.Node, x.Failed.Ref, printer.Printable(x.Failed.Message))
+		fmt.Fprintf(e.W, "Nothing is written on %s: %s failed: %s\n", x.Node, x.Failed.Ref, clip.Printable(x.Failed.Message))
 	}
 	for i := range x.Keys {
 		e.printKey(&x.Keys[i])
@@ -417,9 +417,9 @@ func (e *Explanation) print(x *explainedName) error {
 	if len(x.Keys) > 0 {
 		return nil
 	}
-	fmt.Fprintf(e.W, "%s has no %s.\n", x.Node, printer.Printable(x.Name))
+	fmt.Fprintf(e.W, "%s has no %s.\n", x.Node, clip.Printable(x.Name))
 	if x.Removed != "" {
-		fmt.Fprintf(e.W, "FeaturesLost %s\n", printer.Printable(x.Removed))
+		fmt.Fprintf(e.W, "FeaturesLost %s\n", clip.Printable(x.Removed))
 	}
 	ruled := 0
 	for _, s := range x.Candidates {
@@ -431,8 +431,8 @@ func (e *Explanation) print(x *explainedName) error {
 		if s.Kind == "Worker" {
 			who, verb = "The source "+s.Name+" of the worker", "writes labels of this form"
 		}
-		fmt.Fprintf(e.W, "%s %s:\n", printer.Printable(who), verb)
-		e.indented(s.Found, e.S.Warn(printer.Printable(s.Why)))
+		fmt.Fprintf(e.W, "%s %s:\n", clip.Printable(who), verb)
+		e.indented(s.Found, e.S.Warn(clip.Printable(s.Why)))
 		if s.Fix != "" {
 			e.indented("to change that: " + s.Fix)
 		}
@@ -466,28 +466,28 @@ func (e *Explanation) printKey(k *Key) {
 	if k.Wanted != nil {
 		value = k.Wanted
 	}
-	fmt.Fprintf(e.W, "%s %s\n", k.Kind, e.S.Bold(printer.Printable(printer.Line(k.Key, *value))))
-	why := printer.Printable(k.Why)
+	fmt.Fprintf(e.W, "%s %s\n", k.Kind, e.S.Bold(clip.Printable(printer.Line(k.Key, *value))))
+	why := clip.Printable(k.Why)
 	if k.State != desired.Foreign && k.State != desired.Own {
 		why = e.S.Warn(why)
 	}
 	e.indented(why)
 	if k.Hold != nil {
-		e.indented(e.S.Warn(printer.Printable(k.Hold.String())))
+		e.indented(e.S.Warn(clip.Printable(k.Hold.String())))
 	}
 	for i, s := range k.Sources {
 		switch {
 		case k.State == desired.Kept:
 			if i == 0 || s.Why != k.Sources[i-1].Why {
-				e.indented("set by " + printer.Printable(s.Why))
+				e.indented("set by " + clip.Printable(s.Why))
 			}
 			if s.trace != nil {
 				e.Rule(s.trace)
 			}
 		case s.trace == nil:
-			e.indented(fmt.Sprintf("NodeFeature %s requests it in spec.labels", printer.Printable(s.Name)))
+			e.indented(fmt.Sprintf("NodeFeature %s requests it in spec.labels", clip.Printable(s.Name)))
 		default:
-			e.indented(fmt.Sprintf("from %s (%s)%s", printer.Printable(s.Name), s.How, evaluation.From(s.trace.Ref)))
+			e.indented(fmt.Sprintf("from %s (%s)%s", clip.Printable(s.Name), s.How, evaluation.From(s.trace.Ref)))
 			e.Rule(s.trace)
 		}
 	}

@@ -59,7 +59,7 @@ func (t *Table) Print(f *nfdv1alpha1.Features) {
 }
 
 func (t *Table) title(name, count string) {
-	fmt.Fprintf(t.W, "%s  %s\n", t.S.Bold(printer.Printable(name)), t.S.Faint(count))
+	fmt.Fprintf(t.W, "%s  %s\n", t.S.Bold(clip.Printable(name)), t.S.Faint(count))
 }
 
 // words prints a set of words as wrapped lines.
@@ -74,7 +74,7 @@ func (t *Table) words(name, count string, words []string) {
 	}
 	line := " "
 	for _, w := range words {
-		w = printer.Printable(w)
+		w = clip.Printable(w)
 		if printer.Runes(line)+printer.Runes(w)+1 > lineWidth && line != " " {
 			fmt.Fprintln(t.W, line)
 			line = " "
@@ -108,7 +108,7 @@ func (t *Table) instances(name string, list []nfdv1alpha1.InstanceFeature) {
 		if r.count > 1 {
 			times = fmt.Sprintf("%d× ", r.count)
 		}
-		text := "  " + times + printer.Printable(r.text)
+		text := "  " + times + clip.Printable(r.text)
 		if r.count == 0 {
 			text = t.S.Faint(text)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/discovery"
 	"github.com/assay-project/assay/discovery/builtin"
 	"github.com/assay-project/assay/discovery/host"
@@ -102,10 +101,10 @@ func printUnread(w io.Writer, report *discovery.Report) {
 	for _, p := range report.Problems {
 		var file *fs.PathError
 		if errors.Is(p.Err, os.ErrPermission) && errors.As(p.Err, &file) {
-			denied = append(denied, printer.Printable(file.Path))
+			denied = append(denied, clip.Printable(file.Path))
 			continue
 		}
-		fmt.Fprintln(w, "note:", printer.Printable(p.String()))
+		fmt.Fprintln(w, "note:", clip.Printable(p.String()))
 	}
 	if len(denied) > 0 {
 		slices.Sort(denied)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 )
 
@@ -20,11 +21,11 @@ func Finding(w io.Writer, s Style, f *manifest.File, finding report.Finding, exc
 	if finding.Severity == manifest.Warning {
 		word = s.Warn("warning")
 	}
-	text := Printable(strings.ReplaceAll(finding.Message, "\n", " "))
+	text := clip.Printable(strings.ReplaceAll(finding.Message, "\n", " "))
 	if finding.Path != "" {
-		text = Printable(finding.Path) + ": " + text
+		text = clip.Printable(finding.Path) + ": " + text
 	}
-	fmt.Fprintf(w, "%s: %s: %s\n", s.Bold(Printable(at)), word, text)
+	fmt.Fprintf(w, "%s: %s: %s\n", s.Bold(clip.Printable(at)), word, text)
 	if excerpt && f != nil {
 		fmt.Fprint(w, s.Faint(report.Excerpt(f, finding.Position)))
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // OutputFlag adds -o with the formats of a command. The first format is the default. If JSON is among them, kubectl's JSONPath
@@ -156,30 +158,13 @@ func (s Style) Faint(text string) string { return s.paint("2", text) }
 
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
-// Printable replaces control characters, which could move the cursor of a terminal: features may come from untrusted devices.
-func Printable(s string) string {
-	if !strings.ContainsFunc(s, control) {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if control(r) {
-			return '�'
-		}
-		return r
-	}, s)
-}
-
-func control(r rune) bool {
-	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x200b && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
-}
-
 // Table prints rows in aligned columns. The last column is not padded.
 type Table struct{ Rows [][]string }
 
 // Add adds a row.
 func (t *Table) Add(cells ...string) {
 	for i := range cells {
-		cells[i] = Printable(cells[i])
+		cells[i] = clip.Printable(cells[i])
 	}
 	t.Rows = append(t.Rows, cells)
 }

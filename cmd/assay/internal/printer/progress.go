@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // Progress shows what a command waits for, on a terminal only.
@@ -22,7 +24,7 @@ func NewProgress(cmd *cobra.Command) Progress {
 // Step replaces the line.
 func (p Progress) Step(format string, args ...any) {
 	if p.on {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", Printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clip.Printable(fmt.Sprintf(format, args...)))
 	}
 }
 

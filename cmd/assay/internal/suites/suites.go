@@ -81,19 +81,19 @@ func (f *Options) printText(w io.Writer, results []suite.Result, failed int) {
 	for _, r := range results {
 		switch {
 		case r.Failure != "":
-			fmt.Fprintf(w, "%s  %s\n", s.Bad("FAIL"), printer.Printable(r.Test.Name))
+			fmt.Fprintf(w, "%s  %s\n", s.Bad("FAIL"), clip.Printable(r.Test.Name))
 			for _, line := range strings.Split(r.Failure, "\n") {
 				if strings.HasPrefix(line, "+") {
-					line = s.Good(printer.Printable(line))
+					line = s.Good(clip.Printable(line))
 				} else if strings.HasPrefix(line, "-") {
-					line = s.Bad(printer.Printable(line))
+					line = s.Bad(clip.Printable(line))
 				}
 				fmt.Fprintf(w, "      %s\n", line)
 			}
 		case r.Updated:
-			fmt.Fprintf(w, "%s   %s\n", s.Warn("NEW"), printer.Printable(r.Test.File))
+			fmt.Fprintf(w, "%s   %s\n", s.Warn("NEW"), clip.Printable(r.Test.File))
 		case f.Verbose:
-			fmt.Fprintf(w, "%s  %s\n", s.Good("pass"), printer.Printable(r.Test.Name))
+			fmt.Fprintf(w, "%s  %s\n", s.Good("pass"), clip.Printable(r.Test.Name))
 		}
 	}
 	if failed > 0 {

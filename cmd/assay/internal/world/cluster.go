@@ -15,9 +15,9 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/fleet/resourceslice"
+	"github.com/assay-project/assay/rules/clip"
 )
 
 // ReadCluster adds the objects of a cluster that a command needs.
@@ -75,7 +75,7 @@ func (w *World) ReadCluster(ctx context.Context, c *cluster.Client, want Want, n
 	case !cluster.IsForbidden(err):
 		return err
 	}
-	fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", printer.Printable(err.Error()))
+	fmt.Fprintf(notes, "note: the devices of DRA drivers are unknown: %s\n", clip.Printable(err.Error()))
 	return nil
 }
 
@@ -106,7 +106,7 @@ func ReadDefinition(ctx context.Context, c *cluster.Client, name string, notes i
 		return whole
 	}
 	if !status.Trusted() {
-		fmt.Fprintln(notes, "note:", printer.Printable(definition.Problem(served, status)))
+		fmt.Fprintln(notes, "note:", clip.Printable(definition.Problem(served, status)))
 	}
 	return status
 }
@@ -120,7 +120,7 @@ func (w *World) readRules(ctx context.Context, c *cluster.Client, want Want, not
 		return err
 	}
 	if w.BuiltIn, err = c.BuiltIn(ctx, w.Own); err != nil {
-		fmt.Fprintf(notes, "note: the built-in rules of the controller are unknown: %s\n", printer.Printable(err.Error()))
+		fmt.Fprintf(notes, "note: the built-in rules of the controller are unknown: %s\n", clip.Printable(err.Error()))
 	}
 	templates, err := c.Templates(ctx)
 	for i := range templates {

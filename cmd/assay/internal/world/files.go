@@ -14,12 +14,12 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/workload"
 	"github.com/assay-project/assay/internal/fleet/featuresets"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 )
@@ -61,7 +61,7 @@ func ReadInput(cmd *cobra.Command, policy offline.Policy, features []string, met
 func evaluated(cmd *cobra.Command, policy offline.Policy, objects offline.Objects, node string) rules.Input {
 	fleet := offline.New(policy, objects)
 	for _, text := range fleet.Notes() {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note:", printer.Printable(text))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note:", clip.Printable(text))
 	}
 	return fleet.Input(node)
 }

@@ -10,7 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -36,7 +36,7 @@ func UnknownInstallation() *settings.Settings {
 func (f *SettingFlags) Over(notes io.Writer, base *settings.Settings) (*settings.Settings, error) {
 	warnings, err := f.Change(base)
 	for _, w := range warnings {
-		fmt.Fprintln(notes, "note:", printer.Printable(w))
+		fmt.Fprintln(notes, "note:", clip.Printable(w))
 	}
 	return base, err
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
-	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/internal/fleet/offline"
 	"github.com/assay-project/assay/internal/nodefeature"
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/settings"
@@ -133,7 +133,7 @@ func (w *World) Settle(notes io.Writer) {
 	w.Objects.Nodes = w.Nodes
 	w.Fleet = offline.New(w.Policy(), w.Objects)
 	for _, text := range w.Fleet.Notes() {
-		fmt.Fprintln(notes, "note:", printer.Printable(text))
+		fmt.Fprintln(notes, "note:", clip.Printable(text))
 	}
 }
 
@@ -197,7 +197,7 @@ func (f *Options) Controller(ctx context.Context, c *cluster.Client, own string)
 		if f.AssayNamespace == "" {
 			hint = "; pass --assay-namespace if Assay is not in " + own
 		}
-		fmt.Fprintf(f.Notes(), "note: the settings of the controller are unknown: %s; those of the flags apply%s\n", printer.Printable(err.Error()), hint)
+		fmt.Fprintf(f.Notes(), "note: the settings of the controller are unknown: %s; those of the flags apply%s\n", clip.Printable(err.Error()), hint)
 		return UnknownInstallation(), false, nil
 	case err != nil:
 		return nil, false, err
@@ -399,6 +399,6 @@ func Note(cmd *cobra.Command, err error) {
 		return
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
-		fmt.Fprintln(cmd.ErrOrStderr(), "note: left out:", printer.Printable(line))
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: left out:", clip.Printable(line))
 	}
 }
