@@ -56,9 +56,9 @@ test-unit: ## Run the tests that need nothing but Go
 	@go test $$(hack/packages unit)
 
 # Packages of integration tests take turns with control planes, but for those that start their own, and mostly wait for something
-# to happen: two control planes and three packages at a time need little more than one of each, and half the time.
-CLUSTERS ?= 2
-PACKAGES ?= 3
+# to happen: two packages that take eight minutes each on a control plane use two minutes of a processor.
+CLUSTERS ?= 3
+PACKAGES ?= 6
 
 .PHONY: test-integration
 test-integration: bin/cluster ## Run the tests that need a real control plane (the first time builds Kubernetes: 5 to 12 minutes)

@@ -63,7 +63,8 @@ func gone(s *assayv1alpha1.NodeFeatureSet) bool { return s == nil }
 
 func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
 	w := newWorld(t)
-	w.start()
+	clock, useClock := setClock()
+	w.start(useClock)
 	marker := &corev1.ConfigMap{}
 	testkit.Eventually(t, "the marker", func(ctx context.Context) error {
 		return w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: assayv1alpha1.FeatureSetMarker}, marker)
@@ -77,6 +78,7 @@ func TestTheControllerAnnouncesThatItReadsSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	becomes(w, marker, "encoded instances announced", func(marker *corev1.ConfigMap) bool {
+		clock.Step(time.Second)
 		return marker.Annotations[assayv1alpha1.EncodedInstancesAnnotation] == assayv1alpha1.EncodedInstancesEnabled
 	})
 }

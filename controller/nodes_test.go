@@ -531,6 +531,7 @@ func TestAConfirmedRemovalGoesOn(t *testing.T) {
 		w.namespace, node.ConfirmAnnotation))
 	w.start(func(c *controller.Config) {
 		c.RemovalBudget.Nodes, c.RemovalBudget.Share, c.RemovalBudget.Hold = 0, 0, time.Hour
+		c.ConfirmEvery = time.Second
 	})
 	for i := range published {
 		w.labels(fmt.Sprintf("n%d", i), M{"a": "1"})

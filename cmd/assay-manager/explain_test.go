@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -38,10 +37,7 @@ func TestExplainNamesWhatARunningControllerHolds(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
-	assay := filepath.Join(t.TempDir(), "assay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	assay := testkit.Program(t, "assay")
 	const own, vendor = "test.own", "test.vendor"
 	publish := func(in, name, node, feature, value string) *nfdv1alpha1.NodeFeature {
 		f := &nfdv1alpha1.NodeFeature{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, Labels: map[string]string{nfdv1alpha1.NodeNameLabel: node}}}

@@ -202,10 +202,7 @@ func hasExactly(node *corev1.Node, want map[string]bool) error {
 // explained runs assay explain, which must show the keys of the Node.
 func explained(t *testing.T, kubeconfig string, want map[string]bool) {
 	t.Helper()
-	assay := filepath.Join(t.TempDir(), "assay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	assay := testkit.Program(t, "assay")
 	run := func(args ...string) []byte {
 		out, err := exec.CommandContext(t.Context(), assay, append([]string{"explain", "in-force", "--kubeconfig=" + kubeconfig}, args...)...).Output()
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,10 +25,7 @@ func TestOnlyTheWorkerSaysWhatItHasRead(t *testing.T) {
 	c := testkit.Cluster(t)
 	k := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, k)
-	assay := filepath.Join(t.TempDir(), "assay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	assay := testkit.Program(t, "assay")
 	node := testkit.Node(t, k, "n1")
 	booted := node.DeepCopy()
 	booted.Status.NodeInfo.BootID = "b1"

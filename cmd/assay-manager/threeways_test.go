@@ -160,10 +160,7 @@ func (r *lintReport) warnings() []finding { return r.of("warning") }
 // lintFiles builds assay and returns the findings of assay lint for each file in the directories.
 func lintFiles(t *testing.T, dirs []string, flags ...string) map[string]*lintReport {
 	t.Helper()
-	assay := filepath.Join(t.TempDir(), "assay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../assay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	assay := testkit.Program(t, "assay")
 	data, err := exec.CommandContext(t.Context(), assay, slices.Concat([]string{"lint", "-o", "json"}, flags, dirs)...).Output()
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		t.Fatalf("%v\n%s", err, data)

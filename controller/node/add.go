@@ -57,7 +57,7 @@ type Options struct {
 	Breaker *budget.Breaker
 	// Health is the budget of taints and conditions that rules give because of the health of nodes.
 	Health *budget.Breaker
-	// ConfirmEvery is how often a confirmation is searched for while removals are held; 0: every two seconds.
+	// ConfirmEvery is how often a confirmation is searched for while removals are held; 0: every 30 seconds.
 	ConfirmEvery time.Duration
 	// Gate sets the pace of taints that evict pods.
 	Gate     *budget.Gate

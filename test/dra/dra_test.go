@@ -59,11 +59,8 @@ func newWorld(t *testing.T) *world {
 		T: t, control: c, client: testkit.Client(t, c.User), dir: dir, driver: filepath.Join(dir, "dra"), config: filepath.Join(dir, "settings.yaml"),
 		counts: map[string][]string{},
 	}
-	manager := filepath.Join(dir, "assay-manager")
-	for _, args := range [][]string{{"-o", manager, "../../cmd/assay-manager"}, {"-C", "../../hack/dra", "-o", w.driver, "."}} {
-		if out, err := exec.CommandContext(t.Context(), "go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("go build: %v\n%s", err, out)
-		}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../hack/dra", "-o", w.driver, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	rules, err := library.Get("nvidia-dra", "dra-complete")
 	if err != nil {
@@ -75,7 +72,7 @@ func newWorld(t *testing.T) *world {
 	w.settings("{}")
 	health := testkit.FreeAddress(t)
 	w.run(cluster.Program{
-		Name: controller, Path: manager, Ready: cluster.Answers("http://" + health + "/readyz"),
+		Name: controller, Path: testkit.Program(t, "assay-manager"), Ready: cluster.Answers("http://" + health + "/readyz"),
 		Args: []string{
 			"controller", "--kubeconfig=" + c.Kubeconfig, "--namespace=" + testkit.Namespace(t, w.client), "--config=" + w.config,
 			"--port=" + testkit.Port(health), "--metrics-port=0",

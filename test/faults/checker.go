@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -121,8 +120,8 @@ func (c *checker) look(node *corev1.Node) {
 		known = &seenNode{keys: map[string]string{}, vanished: map[string]bool{}}
 		c.nodes[node.Name] = known
 	}
-	if order, err := resourceversion.CompareResourceVersion(known.version, node.ResourceVersion); err == nil && order >= 0 {
-		return // no error except for the first version
+	if !stage.Older(known.version, node.ResourceVersion) {
+		return
 	}
 	now := keysOf(node)
 	c.versions++
@@ -246,18 +245,12 @@ func (c *checker) reach(ctx context.Context, nodes []corev1.Node) error {
 	return c.until(ctx, func() (behind []string) {
 		for i := range nodes {
 			n := &nodes[i]
-			if known := c.nodes[n.Name]; known == nil || older(known.version, n.ResourceVersion) {
+			if known := c.nodes[n.Name]; known == nil || stage.Older(known.version, n.ResourceVersion) {
 				behind = append(behind, n.Name+" was not seen in its present version")
 			}
 		}
 		return behind
 	})
-}
-
-// older reports whether a resource version is older than another one.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }
 
 // until calls a function after each change, with the lock held, until it returns nothing.

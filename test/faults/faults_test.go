@@ -3,8 +3,6 @@
 package main
 
 import (
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +22,7 @@ const shortPatience = 5 * time.Minute
 func TestRandomFaultsLoseNoKey(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	var out strings.Builder
-	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, together: mostTogether, manager: buildManager(t), patience: shortPatience, out: stage.Locked(&out)})
+	w, err := newWorld(t.Context(), c, options{nodeCount: 12, seed: 1, together: mostTogether, manager: testkit.Program(t, "assay-manager"), patience: shortPatience, out: stage.Locked(&out)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +36,6 @@ func TestRandomFaultsLoseNoKey(t *testing.T) {
 	if r.faults != shortFaults {
 		t.Errorf("%d faults, want %d", r.faults, shortFaults)
 	}
-}
-
-func buildManager(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "assay-manager")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/assay-manager").CombinedOutput(); err != nil {
-		t.Fatalf("build assay-manager: %v\n%s", err, out)
-	}
-	return path
 }
 
 func TestASeedChoosesTheSameFaults(t *testing.T) {

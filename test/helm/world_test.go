@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -51,17 +50,12 @@ type world struct {
 
 }
 
-// programs compiles both versions of Helm, which hack/helm3 and hack/chart pin, and the manager.
+// programs compiles both versions of Helm, which hack/helm3 and hack/chart pin.
 var programs = sync.OnceValues(func() (map[string]string, error) {
-	dir, err := os.MkdirTemp("", "assay-helm-")
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{"manager": filepath.Join(dir, "assay-manager")}
+	out := map[string]string{}
 	for name, args := range map[string][]string{
-		"Helm 3":  {"-C", "../../hack/helm3", "tool", "-n", "helm"},
-		"Helm 4":  {"tool", "-modfile=../../hack/chart/go.mod", "-n", "helm"},
-		"manager": {"build", "-o", out["manager"], "../../cmd/assay-manager"},
+		"Helm 3": {"-C", "../../hack/helm3", "tool", "-n", "helm"},
+		"Helm 4": {"tool", "-modfile=../../hack/chart/go.mod", "-n", "helm"},
 	} {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.Command("go", args...) //nolint:gosec // arguments of this test, once for all tests
@@ -69,9 +63,7 @@ var programs = sync.OnceValues(func() (map[string]string, error) {
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, &stderr)
 		}
-		if name != "manager" {
-			out[name] = strings.TrimSpace(stdout.String())
-		}
+		out[name] = strings.TrimSpace(stdout.String())
 	}
 	return out, nil
 })
@@ -83,7 +75,7 @@ func newWorld(t *testing.T, version string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, Cluster: c, api: testkit.Client(t, c.User), version: version, helm: built[version], manager: built["manager"], home: t.TempDir()}
+	w := &world{T: t, Cluster: c, api: testkit.Client(t, c.User), version: version, helm: built[version], manager: testkit.Program(t, "assay-manager"), home: t.TempDir()}
 	testkit.Create(t, w.api, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	w.clean(t) // the control plane has the definitions
 	go w.kubelet()

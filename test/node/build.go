@@ -46,15 +46,12 @@ func build(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("node: building Helm 4 and 3 (the first time compiles them: some minutes)")
-	links := map[string]string{}
-	for name, module := range map[string]string{"helm": "hack/chart", "helm3": "hack/helm3"} {
-		path, err := output(ctx, root, "go", "tool", "-n", "-modfile="+module+"/go.mod", "helm")
-		if err != nil {
-			return err
-		}
-		links[name] = strings.TrimSpace(path)
+	fmt.Println("node: building Helm (the first time compiles it: some minutes)")
+	helm, err := output(ctx, root, "go", "tool", "-n", "-modfile=hack/chart/go.mod", "helm")
+	if err != nil {
+		return err
 	}
+	links := map[string]string{"helm": strings.TrimSpace(helm)}
 	bin, images := filepath.Join(dir, binDir), filepath.Join(dir, imageDir)
 	for _, d := range []string{bin, images} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

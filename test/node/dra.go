@@ -96,7 +96,7 @@ func runDriver(ctx context.Context, s *story) error {
 
 // restartDriver stops the driver until the kubelet has deleted its slices, and then restarts the kubelet, which deletes them at once.
 func restartDriver(ctx context.Context, s *story) error {
-	return s.watched(ctx, func() error {
+	err := s.watched(ctx, func() error {
 		first, err := s.slices(ctx)
 		if err != nil {
 			return err
@@ -134,26 +134,13 @@ func restartDriver(ctx context.Context, s *story) error {
 		s.note("the kubelet has restarted and deleted the slices, and the driver has published them again")
 		return s.devices(ctx, "4", corev1.ConditionTrue)
 	})
-}
-
-// loseDriver stops the driver for longer than the grace period, which is short.
-func loseDriver(ctx context.Context, s *story) error {
-	const grace = "controller.config.removalGracePeriod=5s"
-	if _, err := s.show(ctx, append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values(grace)...)...); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := s.Terminate(ctx, draProgram); err != nil {
-		return err
-	}
-	if err := s.devices(ctx, "", corev1.ConditionFalse); err != nil {
-		return err
-	}
-	s.note("after the grace period, the label is gone")
 	if _, err := s.show(ctx, "kubectl", "delete", "nodefeaturerules", "dra", "dra-default"); err != nil {
 		return err
 	}
-	_, err := s.show(ctx, append([]string{"helm", "upgrade", release, chart, "--hide-notes"}, s.values()...)...)
-	return err
+	return s.Terminate(ctx, draProgram)
 }
 
 // devices waits until the Node has a label with the number of devices, none if it is empty, and the condition with a status.

@@ -19,7 +19,6 @@ import (
 // flaps watches the labels of the Node and records each that is removed or changed. Until done is closed, only its version may be
 // read.
 type flaps struct {
-	ignore   string // labels with this prefix are ignored; "": none
 	labels   map[string]string
 	version  atomic.Value // last seen resourceVersion of the Node
 	seen     []string
@@ -30,16 +29,11 @@ type flaps struct {
 
 // watched runs a function during which no label may be removed or changed, and reports the number of versions of the Node.
 func (s *story) watched(ctx context.Context, do func() error) error {
-	return s.watchedBut(ctx, "", do)
-}
-
-// watchedBut is watched without labels whose names begin with ignore.
-func (s *story) watchedBut(ctx context.Context, ignore string, do func() error) error {
 	node, err := s.node(ctx)
 	if err != nil {
 		return err
 	}
-	f := &flaps{ignore: ignore, labels: node.Labels, done: make(chan struct{})}
+	f := &flaps{labels: node.Labels, done: make(chan struct{})}
 	f.version.Store(node.ResourceVersion)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -114,9 +108,6 @@ func (f *flaps) follow(ctx context.Context, s *story) error {
 // look compares labels with those of the previous version.
 func (f *flaps) look(node *corev1.Node) {
 	for key, value := range f.labels {
-		if f.ignore != "" && strings.HasPrefix(key, f.ignore) {
-			continue
-		}
 		switch now, there := node.Labels[key]; {
 		case !there:
 			f.seen = append(f.seen, key+" went away")

@@ -58,12 +58,10 @@ var steps = []step{
 	{"labels outlive the worker's pod", replaceWorker},
 	{"a rule labels the Node by the devices of a DRA driver", runDriver},
 	{"their labels outlive a restart of the driver and of the kubelet, and a condition shows it", restartDriver},
-	{"they go after the grace period", loseDriver},
 	{"rules can be applied while the webhook's pods are deleted", withoutWebhook},
 	{"files of features become labels; an hour of events leaves the worker's memory as it was", anHourOfEvents},
 	{"a deleted certificate is created again", deleteCertificate},
 	{"a worker that may not read parts of /sys publishes the rest", unreadable},
-	{"the controller is killed in the middle of its work", killController},
 	{"the node's file system is full", fullDisk},
 	{"the API server is killed and comes back", restartAPIServer},
 	{"helm upgrade with other values, and no label flaps", upgrade},
@@ -84,8 +82,7 @@ var steps = []step{
 	{"helm uninstall leaves the Node as it was", uninstall},
 	{"the commands of README.md push the images, and install them from the registry", installPushed},
 	{"the node has its own NUMA nodes again", ownNodes},
-	{"take-over from Node Feature Discovery and hand-back with Helm 4, and no label flaps", takeOverWith("helm")},
-	{"the same with Helm 3", takeOverWith("helm3")},
+	{"take-over from Node Feature Discovery and hand-back, and no label flaps", takeOverAndBack},
 }
 
 // values returns the chart's values for this machine: the images, and paths in the test's directory only.

@@ -35,28 +35,26 @@ spec:
       - {name: pause, image: "` + pauseImage + `", imagePullPolicy: Never}
 `
 
-// takeOverWith installs Assay next to Node Feature Discovery, removes that, hands back and uninstalls, without any label being
+// takeOverAndBack installs Assay next to Node Feature Discovery, removes that, hands back and uninstalls, without any label being
 // removed.
 //
 // It simulates two releases that share a cluster: the test writes the objects of Node Feature Discovery itself.
-func takeOverWith(helm string) func(context.Context, *story) error {
-	return func(ctx context.Context, s *story) error {
-		if err := s.pretend(ctx, s.labels); err != nil {
-			return fmt.Errorf("write what Node Feature Discovery writes: %w", err)
-		}
-		s.note("in %s are the objects and on the Node the labels and annotations of Node Feature Discovery", namespace)
-		return s.watched(ctx, func() error {
-			if err := s.takeOver(ctx, helm); err != nil {
-				return err
-			}
-			return s.handBack(ctx, helm)
-		})
+func takeOverAndBack(ctx context.Context, s *story) error {
+	if err := s.pretend(ctx, s.labels); err != nil {
+		return fmt.Errorf("write what Node Feature Discovery writes: %w", err)
 	}
+	s.note("in %s are the objects and on the Node the labels and annotations of Node Feature Discovery", namespace)
+	return s.watched(ctx, func() error {
+		if err := s.takeOver(ctx); err != nil {
+			return err
+		}
+		return s.handBack(ctx)
+	})
 }
 
 // takeOver follows docs/install.md.
-func (s *story) takeOver(ctx context.Context, helm string) error {
-	if _, err := s.show(ctx, append([]string{helm, "install", release, chart, "--skip-crds", "--hide-notes"}, s.values()...)...); err != nil {
+func (s *story) takeOver(ctx context.Context) error {
+	if _, err := s.show(ctx, append([]string{"helm", "install", release, chart, "--skip-crds", "--hide-notes"}, s.values()...)...); err != nil {
 		return err
 	}
 	if err := s.ownedByNode(ctx); err != nil {
@@ -69,13 +67,13 @@ func (s *story) takeOver(ctx context.Context, helm string) error {
 		return fmt.Errorf("after the predecessor is gone: %w", err)
 	}
 	s.note("the NodeFeature belongs to its Node, and has outlived the predecessor")
-	_, err := s.show(ctx, helm, "test", release, "--namespace="+namespace, "--timeout="+helmTimeout)
+	_, err := s.show(ctx, "helm", "test", release, "--namespace="+namespace, "--timeout="+helmTimeout)
 	return err
 }
 
 // handBack is the reverse. Node Feature Discovery finds its record, and objects that it can write.
-func (s *story) handBack(ctx context.Context, helm string) error {
-	if _, err := s.show(ctx, append([]string{helm, "upgrade", release, chart, "--skip-crds", "--hide-notes"}, s.values("postDeleteCleanup=false", "worker.config.core.shareFeatures=false")...)...); err != nil {
+func (s *story) handBack(ctx context.Context) error {
+	if _, err := s.show(ctx, append([]string{"helm", "upgrade", release, chart, "--skip-crds", "--hide-notes"}, s.values("postDeleteCleanup=false", "worker.config.core.shareFeatures=false")...)...); err != nil {
 		return err
 	}
 	if err := s.whole(ctx); err != nil {
@@ -84,7 +82,7 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 	if _, err := s.showInput(ctx, predecessor, "kubectl", "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if _, err := s.show(ctx, helm, "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
+	if _, err := s.show(ctx, "helm", "uninstall", release, "--namespace="+namespace, "--wait", "--timeout="+helmTimeout); err != nil {
 		return err
 	}
 	node, err := s.node(ctx)
@@ -107,11 +105,7 @@ func (s *story) handBack(ctx context.Context, helm string) error {
 		return err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":%q,"uid":%q}]}}`, owner.Name, owner.UID)
-	if _, err := s.show(ctx, "kubectl", "patch", "nodefeature", nodeName, "-n", namespace, "--type=merge", "-p", patch); err != nil {
-		return err
-	}
-	// So that the next step sees the effect of this one.
-	_, err = s.Kubectl(ctx, "delete", "daemonset", "nfd-worker", "-n", namespace, "--cascade=foreground")
+	_, err = s.show(ctx, "kubectl", "patch", "nodefeature", nodeName, "-n", namespace, "--type=merge", "-p", patch)
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -149,10 +148,7 @@ func TestThePublisherOfAFullNode(t *testing.T) {
 	w.define(t)
 	w.addNode(t)
 	dir := t.TempDir()
-	program := filepath.Join(dir, "assay-worker")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, "../../cmd/assay-worker").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := testkit.Program(t, "assay-worker")
 	file := filepath.Join(dir, "kubelet.yaml")
 	if err := os.WriteFile(file, []byte(kubelet), 0o600); err != nil {
 		t.Fatal(err)

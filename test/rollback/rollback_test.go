@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,12 +13,8 @@ import (
 
 // TestRollBackAndForth replaces programs by the same version: the short form of `make test-rollback`, which does not build an older version.
 func TestRollBackAndForth(t *testing.T) {
-	bin := t.TempDir()
-	for _, name := range []string{"assay-manager", "assay-worker"} {
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, name), "../../cmd/"+name).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
-	}
+	testkit.Program(t, "assay-worker")
+	bin := filepath.Dir(testkit.Program(t, "assay-manager"))
 	var out strings.Builder
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	const few = 3

@@ -15,7 +15,7 @@ import (
 func TestSevenDeviants(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 	r, err := measure(t.Context(), c, options{
-		nodes: minBaselineNodes, rules: 10, shapes: baselineTypes, baselines: true, parallel: 8, manager: buildManager(t, t.TempDir()), progress: io.Discard,
+		nodes: minBaselineNodes, rules: 10, shapes: baselineTypes, baselines: true, parallel: 8, manager: testkit.Program(t, "assay-manager"), progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

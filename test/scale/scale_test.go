@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"io"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,30 +22,15 @@ import (
 
 // TestFleet runs all phases with a small fleet in both modes, and checks the number of requests, which does not depend on the machine.
 func TestFleet(t *testing.T) {
-	bin := t.TempDir()
-	manager := ""
 	for _, mode := range []struct {
 		name   string
 		shared bool
 	}{{"Whole", false}, {"Shared", true}} {
 		t.Run(mode.name, func(t *testing.T) {
 			c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
-			if manager == "" {
-				manager = buildManager(t, bin)
-			}
-			checkFleet(t, c, manager, mode.shared)
+			checkFleet(t, c, mode.shared)
 		})
 	}
-}
-
-// buildManager builds assay-manager and returns its path.
-func buildManager(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(dir, "assay-manager")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../../cmd/assay-manager").CombinedOutput(); err != nil {
-		t.Fatalf("build assay-manager: %v\n%s", err, out)
-	}
-	return path
 }
 
 // expected is the number of requests in a phase.
@@ -55,11 +39,11 @@ type expected struct {
 	count          int
 }
 
-func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
+func checkFleet(t *testing.T, c *cluster.Cluster, shared bool) {
 	t.Helper()
 	const nodes, changes, shapes = 15, 3, 5 // request counts per node do not depend on it
 	r, err := measure(t.Context(), c, options{
-		nodes: nodes, changes: changes, rules: 100, shapes: shapes, shared: shared, idle: 2 * time.Second, parallel: 8, manager: manager, progress: io.Discard,
+		nodes: nodes, changes: changes, rules: 100, shapes: shapes, shared: shared, idle: 2 * time.Second, parallel: 8, manager: testkit.Program(t, "assay-manager"), progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +117,7 @@ func checkFleet(t *testing.T, c *cluster.Cluster, manager string, shared bool) {
 func TestDevicesCostNothingWithoutARuleThatReadsThem(t *testing.T) {
 	const nodes, changes = 15, 3
 	r, err := measure(t.Context(), testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true}), options{
-		nodes: nodes, changes: changes, rules: 10, slices: true, idle: time.Second, parallel: 8, manager: buildManager(t, t.TempDir()), progress: io.Discard,
+		nodes: nodes, changes: changes, rules: 10, slices: true, idle: time.Second, parallel: 8, manager: testkit.Program(t, "assay-manager"), progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -112,12 +112,8 @@ func (in *installation) create(t *testing.T, o client.Object) {
 // programs builds Assay's programs and returns their directory.
 func programs(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "../../cmd/assay", "../../cmd/assay-manager")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return dir
+	testkit.Program(t, "assay")
+	return filepath.Dir(testkit.Program(t, "assay-manager"))
 }
 
 // runManager runs a component of Assay in a cluster until the end of the test, from the programs in bin.

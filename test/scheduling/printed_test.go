@@ -12,15 +12,14 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/assay-project/assay/internal/testkit"
 )
 
 // printed tests that kube-scheduler reads the configurations that assay scheduler-config prints. Only the profile differs: pods
 // must choose one of the schedulers in this test.
 func (w *world) printed(t *testing.T) {
-	assay := filepath.Join(t.TempDir(), "assay")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", assay, "../../cmd/assay").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	assay := testkit.Program(t, "assay")
 	ca := newAuthority(t)
 	url, _ := w.serveTLS(t, ca)
 	cert, key := ca.pair(t, "system:kube-scheduler")

@@ -46,7 +46,7 @@ var crashed = regexp.MustCompile(`panic: |goroutine \d+ \[|runtime error|%!\w?\(
 // needs it. The names of the rows are what is missing.
 func TestAbsences(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	assay := buildAssay(t)
+	assay := testkit.Program(t, "assay")
 	file := filepath.Join(t.TempDir(), "rule.yaml")
 	if err := os.WriteFile(file, []byte("{apiVersion: nfd.k8s-sigs.io/v1alpha1, kind: NodeFeatureRule, metadata: {name: new}, spec: {rules: [{name: new, labels: {example.com/new: x}}]}}\n"), 0o600); err != nil {
 		t.Fatal(err)

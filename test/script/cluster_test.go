@@ -96,7 +96,7 @@ func TestClusterStories(t *testing.T) {
 	}
 	// The ServiceAccount of the pod is created with the namespace.
 	testkit.Eventually(t, "create a pod", func(ctx context.Context) error { return client.Create(ctx, pod) })
-	bin := filepath.Dir(buildAssay(t))
+	bin := filepath.Dir(testkit.Program(t, "assay"))
 	testscript.Run(t, testscript.Params{
 		Dir: "cluster", RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {

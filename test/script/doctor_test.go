@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +57,7 @@ type doctored struct {
 // TestDoctor breaks an installation in one way after the other. The doctor names each, and nothing else.
 func TestDoctor(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	assay := buildAssay(t)
+	assay := testkit.Program(t, "assay")
 	for name, test := range map[string]struct {
 		namespace, release string
 		damage             func(*testing.T, *doctored)
@@ -489,7 +488,7 @@ func TestDoctor(t *testing.T) {
 // TestDoctorWaits repairs an installation while assay doctor --wait runs.
 func TestDoctorWaits(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	assay := buildAssay(t)
+	assay := testkit.Program(t, "assay")
 	d := &doctored{c: c, api: testkit.Client(t, c.User), assay: assay, namespace: "assay-system", release: "assay"}
 	d.install(t)
 	d.controller.Spec.Replicas = ptr.To[int32](0)
@@ -841,15 +840,4 @@ func (d *doctored) delete(t *testing.T, o client.Object) {
 	if err := d.api.Delete(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// buildAssay builds the command line and returns its path.
-func buildAssay(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "assay")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", file, "../../cmd/assay")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return file
 }

@@ -22,7 +22,7 @@ import (
 // takes away more and more definitions, and compares what is reported as a problem.
 func TestDoctorWithoutDefinitions(t *testing.T) {
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	d := &doctored{c: c, api: testkit.Client(t, c.User), assay: buildAssay(t), namespace: "assay-system", release: "assay"}
+	d := &doctored{c: c, api: testkit.Client(t, c.User), assay: testkit.Program(t, "assay"), namespace: "assay-system", release: "assay"}
 	remove := func(t *testing.T, names ...string) {
 		t.Helper()
 		if out, err := c.Kubectl(t.Context(), append([]string{"delete", "customresourcedefinition"}, names...)...); err != nil {

@@ -21,7 +21,7 @@ import (
 func TestClusterStoriesWithKarpenter(t *testing.T) {
 	karpenter := karpenterSource(t)
 	c := testkit.Cluster(t)
-	bin := filepath.Dir(buildAssay(t))
+	bin := filepath.Dir(testkit.Program(t, "assay"))
 	t.Cleanup(func() {
 		_, err := c.Kubectl(context.Background(), "delete", "--ignore-not-found", "-f", filepath.Join(karpenter, "pkg", "apis", "crds"))
 		_, err2 := c.Kubectl(context.Background(), "delete", "nodeshapes", "--all")

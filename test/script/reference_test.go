@@ -74,7 +74,7 @@ func TestExamplesOfTheReferenceRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubeconfig := withContexts(t, c.Kubeconfig, "prod", "staging")
-	bin := filepath.Dir(buildAssay(t))
+	bin := filepath.Dir(testkit.Program(t, "assay"))
 	if err := os.Symlink(c.Program(kube.Kubectl), filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}

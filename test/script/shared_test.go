@@ -65,7 +65,7 @@ func TestClusterStoriesWithFeatureSets(t *testing.T) {
 			}},
 		}}},
 	})
-	bin := filepath.Dir(buildAssay(t))
+	bin := filepath.Dir(testkit.Program(t, "assay"))
 	testscript.Run(t, testscript.Params{
 		Dir: "shared", RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {

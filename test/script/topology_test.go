@@ -44,7 +44,7 @@ zones:
 func TestTopology(t *testing.T) {
 	c := testkit.Cluster(t)
 	client := testkit.Client(t, c.User)
-	assay := buildAssay(t)
+	assay := testkit.Program(t, "assay")
 	run := func(want int, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), assay, append([]string{"topology"}, args...)...)

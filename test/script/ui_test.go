@@ -154,7 +154,7 @@ func TestUIWithoutRights(t *testing.T) {
 	nodes := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}}
 	features := rbacv1.PolicyRule{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeatures"}}
 	objects := rbacv1.PolicyRule{APIGroups: []string{nfdv1alpha1.GroupName}, Resources: []string{"nodefeaturerules"}}
-	assay := buildAssay(t)
+	assay := testkit.Program(t, "assay")
 	lists := func(user, resource, group string) string {
 		return fmt.Sprintf("User %q cannot list resource %q in API group %q", user, resource, group)
 	}
@@ -203,7 +203,7 @@ func TestUIOutlivesTheAPIServer(t *testing.T) {
 	api := testkit.Client(t, c.User)
 	namespace := testkit.Namespace(t, api)
 	published(t, api, namespace, "before")
-	p := startUI(t, buildAssay(t), c.Kubeconfig, "--assay-namespace", namespace)
+	p := startUI(t, testkit.Program(t, "assay"), c.Kubeconfig, "--assay-namespace", namespace)
 	p.has(t, "node?name=before", []string{"vendor_id", "No Events found"}, "Cannot read again")
 	if err := c.Kill(kube.APIServer); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,6 +140,12 @@ func Keys(n *corev1.Node, accepted func(key string) bool) map[string]string {
 		add(keys.Condition, string(c.Type), "", keys.FormatCondition(string(c.Status), c.Reason, c.Message))
 	}
 	return out
+}
+
+// Older reports whether a resource version is older than another one, or is none.
+func Older(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order < 0
 }
 
 // Locked makes a writer safe for concurrent use.

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // Paths of the lists that the reference reads.
@@ -203,7 +203,7 @@ func (s *stored[T]) behind(list map[string]*T) string {
 		return "" // cut returns the error
 	}
 	for key, o := range list {
-		if seen := s.now[key]; seen == nil || older(s.meta(seen), s.meta(o)) {
+		if seen := s.now[key]; seen == nil || stage.Older(s.meta(seen).ResourceVersion, s.meta(o).ResourceVersion) {
 			return key
 		}
 	}
@@ -213,10 +213,4 @@ func (s *stored[T]) behind(list map[string]*T) string {
 		}
 	}
 	return ""
-}
-
-// older reports whether an object is an older version than another one.
-func older(a, b *metav1.ObjectMeta) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err != nil || order < 0
 }

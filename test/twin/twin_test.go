@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,24 +20,20 @@ import (
 )
 
 // shortRun is the duration of each form in CI.
-const shortRun = 40 * time.Second
+const shortRun = 20 * time.Second
 
 // shortPatience is the timeout of each comparison: a machine can be ten times slower than a developer's.
 const shortPatience = 5 * time.Minute
 
 // TestNodesAreWhatIsStored is the short form of `make twin`.
 func TestNodesAreWhatIsStored(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"assay-manager", "assay"} {
-		build(t, filepath.Join(dir, name), "../../cmd/"+name)
-	}
 	for _, form := range []string{"A", "B"} {
 		t.Run(form, func(t *testing.T) {
 			c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, Core: true})
 			var out strings.Builder
 			o := options{
 				nodeCount: defaultNodes, ruleCount: defaultRules, seed: 1, form: form, duration: shortRun, patience: shortPatience,
-				manager: filepath.Join(dir, "assay-manager"), assay: filepath.Join(dir, "assay"), out: stage.Locked(&out),
+				manager: testkit.Program(t, "assay-manager"), assay: testkit.Program(t, "assay"), out: stage.Locked(&out),
 			}
 			err := o.run(t.Context(), c)
 			t.Log(out.String())
@@ -47,13 +41,6 @@ func TestNodesAreWhatIsStored(t *testing.T) {
 				t.Fatalf("%v\n%s", err, c.Log(stage.Controller))
 			}
 		})
-	}
-}
-
-func build(t *testing.T, path, what string) {
-	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, what).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", what, err, out)
 	}
 }
 
