@@ -200,6 +200,16 @@ test-ui: #+ Test the pages of assay ui in Chromium (installed with apt-get where
 	@hack/debian-package browser 'chromium chromium-browser google-chrome' 'chromium fonts-dejavu-core'
 	@go test -C hack/browser -count=1 -timeout=20m ./...
 
+.PHONY: site
+site: ## Build the documentation as a site with search into bin/site (needs Node.js 20 and npm; SITE_BASE=/docs/ for a host that serves it there)
+	npm ci --prefix site
+	npm run build --prefix site
+
+.PHONY: test-site
+test-site: site ## Test the site in Chromium: search, links, the width of a phone (ASSAY_PICTURES=DIR writes pictures)
+	@hack/debian-package browser 'chromium chromium-browser google-chrome' 'chromium fonts-dejavu-core'
+	@ASSAY_SITE=$(CURDIR)/bin/site go test -C hack/browser -count=1 -timeout=20m -run='Site|Search|Phone' -v ./...
+
 .PHONY: test-registry
 test-registry: #+ Test compatibility artifacts in Debian's docker-registry (installed with apt-get where that is possible; skipped elsewhere)
 	@echo "== registry"

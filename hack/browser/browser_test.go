@@ -1,4 +1,4 @@
-// Package browser tests the pages of assay ui in Chromium. It is a separate module, so that no program of Assay depends on a
+// Package browser tests the pages of assay ui, and the documentation as a site, in Chromium. It is a separate module, so that no program of Assay depends on a
 // browser.
 package browser
 
@@ -41,6 +41,9 @@ func run(m *testing.M) int {
 	if chromium == "" {
 		fmt.Println("browser: skipped, there is no Chromium (Debian: apt-get install chromium)")
 		return 0
+	}
+	if site != "" {
+		return m.Run()
 	}
 	dir, err := os.MkdirTemp("", "assay-browser-")
 	if err != nil {
