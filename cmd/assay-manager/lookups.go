@@ -67,7 +67,7 @@ func (f *webhookFlags) lookUp(ctx context.Context, mgr ctrl.Manager, relist func
 	known := inputs.New(same.Inputs(nil))
 	if f.nodeWarnings {
 		p := preview.New(known, assembled.Registry())
-		o.Cluster, o.Known.Published, o.Known.HasNode = nodes{p}, p.Published, p.HasNode
+		o.Cluster, o.Known.Published, o.Known.HasNode, o.Known.Labels = nodes{p}, p.Published, p.HasNode, p.Labels
 	}
 	if ready, err = f.review(mgr, same, assembled, known, o); err != nil {
 		return nil, err

@@ -189,6 +189,7 @@ func (f *lintFlags) objects(cmd *cobra.Command, c *cluster.Client, s *settings.S
 		program, _ := w.Program(ctx, w.Rules)
 		known.Published = w.Publishes(program)
 		known.HasNode = func(name string) (bool, bool) { return w.Nodes[name] != nil, true }
+		known.Labels = func() ([]string, bool) { return w.Labels(program), len(w.Nodes) > 0 }
 	}
 	return nil
 }

@@ -92,6 +92,27 @@ func (n *Nodes) HasNode(name string) (has, known bool) {
 	return has, true
 }
 
+// Labels returns the keys of the labels that a Node has now or that a rule names. known is false before all Nodes are synced, and if there
+// are none.
+func (n *Nodes) Labels() (list []string, known bool) {
+	if !n.synced() {
+		return nil, false
+	}
+	states := n.inputs.All()
+	found := map[string]bool{}
+	for _, s := range states {
+		if node := n.inputs.Node(context.Background(), s.Input.Node.Name); node != nil { // from the cache
+			for key := range node.Labels {
+				found[key] = true
+			}
+		}
+	}
+	for _, key := range n.rules.Program().Program.KeyNames() {
+		found[key] = true
+	}
+	return facts.SortedKeys(found), len(states) > 0
+}
+
 // Count returns the number of nodes on which each rule of a set matches, by its index in spec.rules, and the number of nodes on
 // which the rules were evaluated: at most maxNodes, by name. ok is false if there are no nodes or if the context ended first.
 func (n *Nodes) Count(ctx context.Context, set *rules.RuleSet) (matched map[int]int, tried, all int, ok bool) {

@@ -229,6 +229,18 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+func TestLabels(t *testing.T) {
+	if _, known := start(t).Labels(); known {
+		t.Error("a cluster without nodes has no labels, and nothing is wrong with a label")
+	}
+	n := start(t, node("n1", map[string]string{"example.com/rack": "r1"}), node("n2", map[string]string{"example.com/rack": "r2", "example.com/block": "b1"}))
+	n.PutRules(compile(t, "site", `{rules: [{name: row, labels: {example.com/row: "1"}}]}`))
+	list, known := n.Labels()
+	if diff := cmp.Diff([]string{"example.com/block", "example.com/rack", "example.com/row"}, list); diff != "" || !known {
+		t.Errorf("labels, known %v: %s", known, diff)
+	}
+}
+
 // BenchmarkCount previews one rule on two thousand nodes with different names.
 func BenchmarkCount(b *testing.B) {
 	var objects []client.Object

@@ -1,6 +1,8 @@
 package review
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
@@ -8,6 +10,7 @@ import (
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/lint"
 	"github.com/assay-project/assay/rules/warning"
+	"github.com/assay-project/assay/rules/yamltree"
 )
 
 func (k *Known) baseline(object *assayv1alpha1.NodeBaseline) Findings {
@@ -24,6 +27,7 @@ func (k *Known) baseline(object *assayv1alpha1.NodeBaseline) Findings {
 	if spec.NodeCondition != "" && k.Withholding.All {
 		f.Warn("spec.nodeCondition", warning.Suspicious, "the condition is not set: the controller does not write to nodes (dry run)")
 	}
+	k.levels(&f, spec.Levels, path.Child("levels"))
 	selection := &nfdv1alpha1.Rule{MatchFeatures: spec.MatchFeatures}
 	f.Warnings = append(f.Warnings, lint.Matchers(path, selection, k.options())...)
 	k.unpublished(&f, lint.RuleFeatures(path, selection))
@@ -31,4 +35,18 @@ func (k *Known) baseline(object *assayv1alpha1.NodeBaseline) Findings {
 		k.requirement(&f, path.Child("require").Index(i), &spec.Require[i].Requirement)
 	}
 	return f
+}
+
+// levels warns about levels whose label nothing in the cluster gives: all nodes would deviate.
+func (k *Known) levels(f *Findings, list []assayv1alpha1.BaselineLevel, path *field.Path) {
+	if k.Labels == nil || len(list) == 0 {
+		return
+	}
+	labels, known := k.Labels()
+	for i := range list {
+		if label := list[i].Label; known && !slices.Contains(labels, label) {
+			f.Warn(path.Index(i).Child("label").String(), warning.Suspicious, "no node of this cluster has the label %s, and no rule names it%s",
+				label, yamltree.DidYouMean(label, labels))
+		}
+	}
 }

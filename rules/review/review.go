@@ -45,6 +45,9 @@ type Known struct {
 	Namespace string
 	// HasNode reports whether the cluster has a Node of this name. known is false if this is not known yet. Nil means unknown.
 	HasNode func(name string) (has, known bool)
+	// Labels returns the keys of the labels that a Node of the cluster has or that a rule names. known is false if this is not known yet. Nil
+	// means unknown.
+	Labels func() (list []string, known bool)
 	// Claimed returns the DeviceClass that claims an extended resource, or "". Nil means unknown.
 	Claimed func(resource string) string
 	// IDs returns the names of PCI and USB IDs. Nil means unknown.

@@ -393,6 +393,20 @@ func (w *World) Publishes(program *rules.Program) func(feature string) (publishe
 	return func(feature string) (bool, bool) { return features[feature] || facts.FromCluster(feature), true }
 }
 
+// Labels returns the keys of the labels that a Node has or that a rule names.
+func (w *World) Labels(program *rules.Program) []string {
+	found := map[string]bool{}
+	for _, node := range w.Nodes {
+		for key := range node.Labels {
+			found[key] = true
+		}
+	}
+	for _, key := range program.KeyNames() {
+		found[key] = true
+	}
+	return facts.SortedKeys(found)
+}
+
 // Note prints what was left out.
 func Note(cmd *cobra.Command, err error) {
 	if err == nil {
