@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -91,4 +92,16 @@ func Unwanted(ctx context.Context, w *world.World, node *corev1.Node, o *rules.O
 		out = append(out, e.unwanted(ctx, given{k.Kind, k.Key, k.Value}))
 	}
 	return out
+}
+
+// giving returns a rule without its outputs other than a key that it gives.
+func giving(t *rules.RuleTrace, k *Key) *rules.RuleTrace {
+	out := *t
+	out.Outputs = slices.DeleteFunc(slices.Clone(t.Outputs), func(o rules.TracedOutput) bool {
+		return o.Kind != k.Kind || o.Key != k.Key && !strings.HasPrefix(k.Key, o.Key+":") // the key of a taint has its effect
+	})
+	if len(out.Outputs) == 0 {
+		return t // the key has another name there
+	}
+	return &out
 }

@@ -488,7 +488,7 @@ func (e *Explanation) printKey(k *Key) {
 			e.indented(fmt.Sprintf("NodeFeature %s requests it in spec.labels", clip.Printable(s.Name)))
 		default:
 			e.indented(fmt.Sprintf("from %s (%s)%s", clip.Printable(s.Name), s.How, evaluation.From(s.trace.Ref)))
-			e.Rule(s.trace)
+			e.Rule(giving(s.trace, k))
 		}
 	}
 	for _, lost := range k.Overridden {
