@@ -44,7 +44,7 @@ func TestMap(t *testing.T) {
 func TestMapsOfAllSizes(t *testing.T) {
 	in := map[string]string{}
 	before := stringmap.Of(in)
-	for i := range 20 {
+	for i := range 300 {
 		in[fmt.Sprintf("key-%d", i)] = fmt.Sprint(i)
 		m := stringmap.Of(in)
 		if got := m.Strings(); !maps.Equal(got, in) {

@@ -149,6 +149,10 @@ func TestReadersGetCompleteNodes(t *testing.T) {
 			{}, {Name: "nvidia", Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(true), UserNamespaces: new(false)}},
 		},
 	}
+	for k := range 200 { // more than a Node has in most clusters
+		large.Labels[fmt.Sprint("l", k)], large.Annotations[fmt.Sprint("a", k)] = fmt.Sprint(k), fmt.Sprint(k)
+		large.Status.Capacity[corev1.ResourceName(fmt.Sprint("r.example/", k))] = *resource.NewQuantity(int64(k), resource.DecimalSI)
+	}
 	for _, n := range []*corev1.Node{a, b, none, large} {
 		from.Add(n)
 	}
