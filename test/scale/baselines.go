@@ -12,12 +12,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/discovery/publish"
+	"github.com/assay-project/assay/internal/hold"
+	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/scale/fleet"
 	"github.com/assay-project/assay/test/stage"
 )
@@ -25,11 +28,12 @@ import (
 // Names of the phases with -baselines.
 const (
 	phaseConforming = "all nodes conform"
-	phaseDeviants   = "seven deviants"
+	phaseDeviants   = "seven deviants each"
 	phaseRestarted  = "restart controller with deviants"
 	phaseRepaired   = "repair the deviants"
 	phaseHalf       = "upgrade half of the nodes"
 	phaseRest       = "upgrade the rest"
+	phaseHeld       = "hold the removals of all nodes"
 )
 
 const (
@@ -153,7 +157,7 @@ func equal(content func(fleet.Node, string) publish.Content) func(fleet.Node, st
 // baselinePhases returns the phases with -baselines. Each fails if the status of the baseline does not become exactly what it must be.
 func (s *scale) baselinePhases() []phase {
 	all := len(s.nodes)
-	object := &assayv1alpha1.NodeBaseline{}
+	object, levels := &assayv1alpha1.NodeBaseline{}, &assayv1alpha1.NodeBaseline{}
 	planted := map[string]fleet.Node{} // by the value of the deviant
 	for i, d := range deviants {
 		planted[d.value] = s.nodes[i*all/len(deviants)]
@@ -166,7 +170,12 @@ func (s *scale) baselinePhases() []phase {
 			rest = append(rest, n)
 		}
 	}
-	conform := func(ctx context.Context) error { return s.says(ctx, object, assayv1alpha1.ReasonAllConform, nil) }
+	conform := func(ctx context.Context) error {
+		if err := s.says(ctx, levels, assayv1alpha1.ReasonAllConform, nil); err != nil {
+			return err
+		}
+		return s.says(ctx, object, assayv1alpha1.ReasonAllConform, nil)
+	}
 	return []phase{
 		{name: phasePublish, per: all, do: func(ctx context.Context, _ *phaseResult) error {
 			return s.fleet.Start(ctx, s.nodes, 0, s.counter(phasePublish, all))
@@ -178,15 +187,17 @@ func (s *scale) baselinePhases() []phase {
 			return s.labeled(ctx, phaseLabel, s.nodes, valueLabel, firstValue)
 		}},
 		{name: phaseConforming, per: all, do: func(ctx context.Context, _ *phaseResult) error {
-			if err := yaml.UnmarshalStrict([]byte(scaleBaseline), object); err != nil {
-				return err
-			}
-			if err := s.client.Create(ctx, object); err != nil {
-				return err
+			for text, into := range map[string]*assayv1alpha1.NodeBaseline{scaleBaseline: object, scaleLevels: levels} {
+				if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+					return err
+				}
+				if err := s.client.Create(ctx, into); err != nil {
+					return err
+				}
 			}
 			return conform(ctx)
 		}},
-		{name: phaseDeviants, per: len(deviants), do: func(ctx context.Context, _ *phaseResult) error {
+		{name: phaseDeviants, per: len(deviants) + len(misplacedNodes), do: func(ctx context.Context, _ *phaseResult) error {
 			want := map[string]string{}
 			for _, d := range deviants {
 				n := planted[d.value]
@@ -197,6 +208,13 @@ func (s *scale) baselinePhases() []phase {
 				message := strings.NewReplacer("NODES", fmt.Sprintf("%d of %d", peers-1, peers), "WITHIN",
 					"node.kubernetes.io/instance-type="+instanceType(n.Number, baselineTypes)).Replace(d.message)
 				want[n.Name+" "+d.check] = message
+			}
+			outside, err := s.misplace(ctx, false)
+			if err != nil {
+				return err
+			}
+			if err := s.says(ctx, levels, assayv1alpha1.ReasonNodesDeviate, outside); err != nil {
+				return err
 			}
 			return s.says(ctx, object, assayv1alpha1.ReasonNodesDeviate, want)
 		}, check: func(r *phaseResult) error {
@@ -220,25 +238,34 @@ func (s *scale) baselinePhases() []phase {
 			}
 			return nil
 		}},
-		{name: phaseRepaired, per: len(deviants), do: func(ctx context.Context, _ *phaseResult) error {
+		{name: phaseRepaired, per: len(deviants) + len(misplacedNodes), do: func(ctx context.Context, _ *phaseResult) error {
 			for _, d := range deviants {
 				if _, err := s.fleet.Publish(ctx, planted[d.value], firstValue); err != nil {
 					return err
 				}
 			}
+			if _, err := s.misplace(ctx, true); err != nil {
+				return err
+			}
 			return conform(ctx)
 		}},
 		{name: phaseHalf, per: len(half), do: func(ctx context.Context, _ *phaseResult) error {
-			if err := s.upgrade(ctx, half); err != nil {
+			if err := s.publishAll(ctx, half, upgraded); err != nil {
 				return err
 			}
 			return s.says(ctx, object, assayv1alpha1.ReasonNoMajority, nil)
 		}},
 		{name: phaseRest, per: len(rest), do: func(ctx context.Context, _ *phaseResult) error {
-			if err := s.upgrade(ctx, rest); err != nil {
+			if err := s.publishAll(ctx, rest, upgraded); err != nil {
 				return err
 			}
 			return conform(ctx)
+		}},
+		{name: phaseHeld, per: all, do: func(ctx context.Context, _ *phaseResult) error {
+			if err := s.publishAll(ctx, s.nodes, lostValue); err != nil {
+				return err
+			}
+			return s.heldNodes(ctx)
 		}},
 	}
 }
@@ -248,17 +275,40 @@ func baselinesDelay(nodes int) time.Duration {
 	return min(time.Minute, 5*time.Second*time.Duration(1+nodes/1000)) + 5*time.Second
 }
 
-// upgrade gives nodes another kernel.
-func (s *scale) upgrade(ctx context.Context, nodes []fleet.Node) error {
+// publishAll has the workers of nodes publish for a value.
+func (s *scale) publishAll(ctx context.Context, nodes []fleet.Node, value string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.parallel)
 	for _, n := range nodes {
 		group.Go(func() error {
-			_, err := s.fleet.Publish(ctx, n, upgraded)
+			_, err := s.fleet.Publish(ctx, n, value)
 			return err
 		})
 	}
 	return group.Wait()
+}
+
+// maxHeld is the maximum number of nodes whose holds the controller publishes.
+const maxHeld = 500
+
+// heldNodes waits until the controller says of each node that still has keptLabel why it does, up to maxHeld nodes.
+func (s *scale) heldNodes(ctx context.Context) error {
+	return cluster.WaitFor(ctx, "Events with holds", func(ctx context.Context) error {
+		list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}}
+		if err := s.client.List(ctx, list, client.HasLabels{hold.Label}); err != nil {
+			return err
+		}
+		held := 0
+		for _, n := range s.nodes {
+			if s.observer.has(n, keptLabel) {
+				held++
+			}
+		}
+		if held == 0 || len(list.Items) < min(held, maxHeld) {
+			return fmt.Errorf("%d Events, and %d nodes have %s", len(list.Items), held, keptLabel)
+		}
+		return nil
+	})
 }
 
 // says waits until the status of the baseline has this reason, is about all nodes, and has exactly these deviations: messages by node and check.

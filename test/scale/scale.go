@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -221,6 +222,9 @@ func (s *scale) createNodes(ctx context.Context, count int) ([]fleet.Node, error
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", s.created)}}
 		if s.shapes > 0 {
 			n.Labels = map[string]string{corev1.LabelInstanceTypeStable: instanceType(s.created, s.shapes)}
+		}
+		if s.baselines {
+			maps.Copy(n.Labels, placeOf(s.created, n.Name)) // which have shapes
 		}
 		if err := s.client.Create(ctx, n); err != nil {
 			return nil, err
