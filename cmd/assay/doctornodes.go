@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +49,11 @@ type difference struct {
 
 func (d *difference) String() string {
 	return fmt.Sprintf("%s %s is %s, and rules give %s", d.kind, d.key, d.has, d.wanted)
+}
+
+// compareDifferences sorts those of a Node: what a message leaves out matters least.
+func compareDifferences(a, b *difference) int {
+	return cmp.Or(keys.CompareImportance(a.kind, a.key, b.kind, b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key))
 }
 
 func (d *difference) same(o *difference) bool { return *d == *o }
@@ -221,7 +226,7 @@ func compare(w *world.World, program *rules.Program, node *corev1.Node) (out []*
 		}
 		out = append(out, d)
 	}
-	slices.SortFunc(out, func(a, b *difference) int { return strings.Compare(string(a.kind)+" "+a.key, string(b.kind)+" "+b.key) })
+	slices.SortFunc(out, compareDifferences)
 	return out
 }
 

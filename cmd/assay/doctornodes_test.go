@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/assay-project/assay/rules/keys"
@@ -19,5 +21,18 @@ func TestNodesWithOneCauseAreOneFinding(t *testing.T) {
 	const second = `Node other differs from what its rules give, and the controller reports no reason: label example.com/c is missing, and rules give "d"`
 	if len(found) != 2 || found[0].Message != first || found[1].Message != second {
 		t.Errorf("got %q", found)
+	}
+}
+
+// TestADifferenceOfATaintIsNamed: a hundred flags of the processor hid it, because labels come first in the alphabet.
+func TestADifferenceOfATaintIsNamed(t *testing.T) {
+	list := []*difference{{"n", keys.Taint, "example.com/a:NoSchedule", "missing", `""`}}
+	for i := range 100 {
+		list = append(list, &difference{"n", keys.Label, fmt.Sprintf("feature.node.kubernetes.io/cpu-cpuid.F%02d", i), "missing", `"true"`})
+	}
+	slices.Reverse(list)
+	slices.SortFunc(list, compareDifferences)
+	if found := describeDifferences("nodes", list)[0].Message; !strings.Contains(found, "taint example.com/a:NoSchedule is missing") {
+		t.Error(found)
 	}
 }

@@ -2,11 +2,12 @@
 package rulestats
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
-	"sort"
+	"strings"
 	"sync"
 
 	"github.com/assay-project/assay/internal/hold"
@@ -164,7 +165,11 @@ func (t *Stats) Summary(object string) Summary {
 	for text := range c.conflicts {
 		out.Conflicts = append(out.Conflicts, text)
 	}
-	sort.Strings(out.Conflicts)
+	slices.SortFunc(out.Conflicts, func(a, b string) int {
+		keyA, _, _ := strings.Cut(a, ": ")
+		keyB, _, _ := strings.Cut(b, ": ")
+		return cmp.Or(hold.Compare(keyA, keyB), cmp.Compare(a, b))
+	})
 	if extra := len(out.Conflicts) - maxConflicts; extra > 0 {
 		out.Conflicts, out.MoreConflicts = out.Conflicts[:maxConflicts], extra
 	}

@@ -58,6 +58,8 @@ func (d *decision) report(s *assayv1alpha1.NodeShapeStatus, list map[output]*ass
 			s.Taints = append(s.Taints, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
 		}
 	}
+	// One that does not fit is forgotten, so that an output which the recent nodes agree on returns with the next pass. To take its place from
+	// an output would cost a label that pods need; only a shape with 12 KiB of outputs has none left.
 	for _, o := range slices.SortedFunc(maps.Keys(list), compareForReport) {
 		if x := list[o]; take(x.Name, x.ContradictedBy) {
 			s.Differences = append(s.Differences, *x)

@@ -100,13 +100,16 @@ func Some(list []string) string {
 	return clip.Join(byImportance(list), ", ", MaxKeys)
 }
 
-// byImportance sorts the results of Key: what is left out matters least.
+// byImportance sorts the results of Key.
 func byImportance(list []string) []string {
-	return slices.SortedStableFunc(slices.Values(list), func(a, b string) int {
-		kindA, keyA, _ := strings.Cut(a, " ")
-		kindB, keyB, _ := strings.Cut(b, " ")
-		return keys.CompareImportance(keys.Kind(kindA), keyA, keys.Kind(kindB), keyB)
-	})
+	return slices.SortedStableFunc(slices.Values(list), Compare)
+}
+
+// Compare compares results of Key by importance: what a list with a limit leaves out matters least. A hold of all keys is "".
+func Compare(a, b string) int {
+	kindA, keyA, _ := strings.Cut(a, " ")
+	kindB, keyB, _ := strings.Cut(b, " ")
+	return keys.CompareImportance(keys.Kind(kindA), keyA, keys.Kind(kindB), keyB)
 }
 
 // String returns the message for people.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/assay-project/assay/internal/hold"
-	"github.com/assay-project/assay/rules/clip"
 )
 
 // recent is how long an Event counts, unless it publishes a hold: the controller emits it once, and its cause may be gone. Events that publish
@@ -58,14 +58,19 @@ func (e *examination) events(ctx context.Context) error {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
-		list := byReason[reason]
-		objects := map[string]bool{}
+		list := byReason[reason] // the latest first, then by object
+		slices.SortFunc(list, func(a, b *corev1.Event) int {
+			return cmp.Or(b.LastTimestamp.Compare(a.LastTimestamp.Time), cmp.Compare(objectOf(a), objectOf(b)))
+		})
+		var objects []string
 		for _, ev := range list {
-			objects[ev.InvolvedObject.Kind+" "+ev.InvolvedObject.Name] = true
+			if name := objectOf(ev); !slices.Contains(objects, name) {
+				objects = append(objects, name)
+			}
 		}
-		newest := slices.MaxFunc(list, func(a, b *corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-		e.report("events", Warning, fmt.Sprintf("%s on %s: %s", reason,
-			clip.Join(slices.Sorted(maps.Keys(objects)), ", ", maxListed), newest.Message), reported[reason])
+		e.report("events", Warning, fmt.Sprintf("%s on %s: %s", reason, some(objects), list[0].Message), reported[reason])
 	}
 	return nil
 }
+
+func objectOf(ev *corev1.Event) string { return ev.InvolvedObject.Kind + " " + ev.InvolvedObject.Name }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,31 +34,42 @@ func (e *examination) holds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var shown []string
-		node, key := "", ""
+		var list []heldNode
 		for i := range events {
 			for _, h := range hold.Read(&events[i]) {
 				if !h.Until.IsZero() && !h.Until.After(e.c.Now()) {
 					continue
 				}
-				name := events[i].InvolvedObject.Name
-				if shown = append(shown, name+": "+h.String()); node == "" && len(h.Keys) > 0 {
-					node, key = name, keyOf(h.Keys[0])
+				next := heldNode{node: events[i].InvolvedObject.Name, text: h.String()}
+				if len(h.Keys) > 0 {
+					next.key = slices.MinFunc(h.Keys, hold.Compare)
 				}
+				list = append(list, next)
 			}
 		}
-		if len(shown) == 0 {
+		if len(list) == 0 {
 			continue
 		}
 		found = true
-		slices.Sort(shown)
+		slices.SortFunc(list, compareHeld)
+		var shown []string
+		for _, x := range list {
+			shown = append(shown, x.node+": "+x.text)
+		}
 		e.report("holds", Warning, fmt.Sprintf("%s: %s: %s", clip.Count(len(shown), "Node"), held.text, clip.Join(shown, "; ", maxListed)),
-			fmt.Sprintf("assay explain %s %s %s", node, key, held.fix))
+			fmt.Sprintf("assay explain %s %s %s", list[0].node, keyOf(list[0].key), held.fix))
 	}
 	if !found {
 		e.ok("holds", "the controller reports no key of a Node that flaps, is contested or is rejected")
 	}
 	return nil
+}
+
+// heldNode is a hold of a Node, with the most important of its keys; none: it is of all keys.
+type heldNode struct{ node, key, text string }
+
+func compareHeld(a, b heldNode) int {
+	return cmp.Or(hold.Compare(a.key, b.key), cmp.Compare(a.node, b.node), cmp.Compare(a.text, b.text))
 }
 
 // masterAge is how long an Event about another master counts: the controller repeats it each hour.
