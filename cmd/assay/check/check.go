@@ -4,6 +4,7 @@ package check
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,12 +49,9 @@ func (c *Checker) File(f *manifest.File) []report.Finding {
 	if p := programOfFile(f); p != nil {
 		problems = c.configuration(p, f, nil)
 	} else {
-		problems = append(problems, f.Problems...)
-		for _, d := range f.Documents {
-			more, _ := c.Document(d)
-			problems = append(problems, more...)
-		}
-		problems = append(problems, twice(f)...)
+		found := make([][]manifest.Problem, len(f.Documents))
+		input.Each(len(f.Documents), func(i int) { found[i], _ = c.Document(f.Documents[i]) })
+		problems = slices.Concat(f.Problems, slices.Concat(found...), twice(f))
 	}
 	manifest.Sort(problems)
 	out := make([]report.Finding, len(problems))
