@@ -43,12 +43,15 @@ install: ## Install the command line into $(go env GOPATH)/bin, as assay and kub
 
 .PHONY: test
 test: ## Run all tests, unit tests first, and print the time of each stage
-	@MAKE='$(MAKE)' hack/stages kubernetes test-unit test-race test-sim test-chart test-integration+test-node test-emulated-short test-ui test-registry
+	@MAKE='$(MAKE)' hack/stages compile test-unit test-race test-sim test-integration+test-node test-chart+test-emulated-short+test-ui+test-registry
 
-.PHONY: kubernetes
-kubernetes: bin/cluster
-	@echo "== Kubernetes: compiling it, unless it is cached"
+# What stages that run at the same time would both compile.
+.PHONY: compile
+compile: bin/cluster
+	@echo "== Kubernetes and Helm: compiling them, unless they are cached"
 	@bin/cluster build >/dev/null
+	@$(HELM) version >/dev/null
+	@go tool -C hack/helm3 -n helm >/dev/null
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need nothing but Go
