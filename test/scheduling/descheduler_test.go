@@ -22,6 +22,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // deschedulerPolicy is the policy of docs/scheduling.md.
@@ -50,8 +51,7 @@ func TestTheDeschedulerMovesPodsOffANodeThatLostAFeature(t *testing.T) {
 	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: programs(t)}
 	in.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}})
 	in.create(t, avxRule())
-	health := testkit.FreeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--port="+testkit.Port(health), "--metrics-port=0")
+	runManager(t, c, in.bin, stage.Controller)
 	for node, flags := range map[string][]string{"n1": {"AVX"}, "n2": nil} {
 		in.create(t, bigNode(node))
 		in.create(t, nodeFeature(node, flags...))

@@ -46,7 +46,9 @@ func (in *installation) doctor(t *testing.T) {
 	unasked := newPod("default", "unasked", strict, requires("AMXBF16"))
 	in.create(t, unasked)
 	in.diagnosed(t, 1, "BAD  1 pod: default/unasked: waiting because the scheduler fails: ", "connection refused")
-	in.runExtender(t)
+	if err := in.Restart(t.Context(), "extender"); err != nil {
+		t.Fatal(err)
+	}
 	in.placed(t, unasked, "node-2")
 	in.diagnosed(t, 0)
 

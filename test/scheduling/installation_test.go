@@ -25,6 +25,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -34,7 +35,7 @@ var update = flag.Bool("update", false, "write what is printed into docs/schedul
 type installation struct {
 	*cluster.Cluster
 	api client.WithWatch
-	// bin holds the programs, extender is the address of the extender.
+	// bin holds the programs, extender is the URL of the extender.
 	bin, extender string
 }
 
@@ -43,7 +44,7 @@ type installation struct {
 func install(t *testing.T) *installation {
 	t.Helper()
 	c := testkit.PrivateCluster(t, cluster.Options{FakeNodes: true, DisableAdmission: []string{"ServiceAccount"}})
-	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: programs(t), extender: testkit.FreeAddress(t)}
+	in := &installation{Cluster: c, api: testkit.Client(t, c.User), bin: programs(t)}
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ml"}},
@@ -63,15 +64,10 @@ func install(t *testing.T) *installation {
 		ObjectMeta: lease, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: lease.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "system:kube-scheduler"}},
 	})
-	health := testkit.FreeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--enable-leader-election", "--feature-gates=FeatureScheduling=true",
-		"--port="+testkit.Port(health), "--metrics-port=0")
-	in.runExtender(t)
+	runManager(t, c, in.bin, stage.Controller, "--enable-leader-election", "--feature-gates=FeatureScheduling=true")
+	in.extender = runManager(t, c, in.bin, stage.Extender).Health
 	testkit.WebhookObjects(t, in.api, ownNamespace, "assay-webhook-cert", webhook.ConfigurationName, webhook.SchedulingConfigurationName)
-	health = testkit.FreeAddress(t)
-	serve := testkit.FreeAddress(t)
-	in.manager(t, "webhook", "http://"+health+"/readyz", "--scheduling", "--extender-attached", "--webhook-url=https://"+serve,
-		"--webhook-port="+testkit.Port(serve), "--port="+testkit.Port(health), "--metrics-port=0", "--shutdown-delay=0s")
+	runManager(t, c, in.bin, stage.Webhook, "--scheduling", "--extender-attached")
 	rare := newPod("default", "rare", "", requires("FP64"))
 	testkit.Eventually(t, "the API server asks the webhook, which knows the nodes", func(ctx context.Context) error {
 		text, err := in.warnings(ctx, workload("Job", rare))
@@ -116,39 +112,20 @@ func programs(t testing.TB) string {
 	return filepath.Dir(testkit.Program(t, "assay-manager"))
 }
 
-// runManager runs a component of Assay in a cluster until the end of the test, from the programs in bin.
-func runManager(t testing.TB, c *cluster.Cluster, bin, part, ready string, args ...string) {
+// runManager runs a part of Assay in a cluster until the end of the test, from the programs in bin.
+func runManager(t testing.TB, c *cluster.Cluster, bin, part string, args ...string) stage.Addresses {
 	t.Helper()
-	err := c.Run(t.Context(), cluster.Program{
-		Name: part, Path: filepath.Join(bin, "assay-manager"),
-		Args:  append([]string{part, "--kubeconfig=" + c.Kubeconfig, "--namespace=" + ownNamespace}, args...),
-		Ready: func(ctx context.Context) error { _, err := testkit.Get(ctx, ready); return err },
-	})
+	at, err := stage.Manager{Part: part, Path: filepath.Join(bin, "assay-manager"), Args: args}.Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// runExtender runs the extender without TLS.
-func runExtender(t testing.TB, c *cluster.Cluster, bin, address string) {
-	t.Helper()
-	runManager(t, c, bin, "extender", "http://"+address+"/readyz", "--address="+address, "--shutdown-delay=0s")
-}
-
-func (in *installation) manager(t *testing.T, part, ready string, args ...string) {
-	t.Helper()
-	runManager(t, in.Cluster, in.bin, part, ready, args...)
-}
-
-func (in *installation) runExtender(t *testing.T) {
-	t.Helper()
-	runExtender(t, in.Cluster, in.bin, in.extender)
+	return at
 }
 
 // runScheduler runs the second scheduler with the configuration that the command line prints for it.
 func (in *installation) runScheduler(t *testing.T) {
 	t.Helper()
-	config, err := in.assay(t, "scheduler-config", "--for", "second", "--url", "http://"+in.extender, "--ignorable=false")
+	config, err := in.assay(t, "scheduler-config", "--for", "second", "--url", in.extender, "--ignorable=false")
 	if err != nil {
 		t.Fatal(err)
 	}

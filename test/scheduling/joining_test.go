@@ -26,6 +26,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 const (
@@ -57,9 +58,7 @@ func TestNoPodIsBoundBeforeTheLabelsOfItsNodeAreThere(t *testing.T) {
 	in := &installation{Cluster: c, api: api, bin: programs(t)}
 	in.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ownNamespace}})
 	in.create(t, avxRule())
-	health := testkit.FreeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--startup-taint="+pendingTaint, "--fail-open-after=1h",
-		"--port="+testkit.Port(health), "--metrics-port=0")
+	runManager(t, c, in.bin, stage.Controller, "--startup-taint="+pendingTaint, "--fail-open-after=1h")
 	seen := watchJoins(t, c)
 	if err := c.RunScheduler(t.Context(), "kube-scheduler", []byte("clientConnection: {qps: 5000, burst: 5000}\n")); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/internal/testkit"
 	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/test/cluster/kube"
+	"github.com/assay-project/assay/test/stage"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -46,8 +47,7 @@ func TestWorkloadsOfRequests(t *testing.T) {
 		in.create(t, bigNode(node))
 		in.create(t, nodeFeature(node, flags...))
 	}
-	health := testkit.FreeAddress(t)
-	in.manager(t, "controller", "http://"+health+"/readyz", "--port="+testkit.Port(health), "--metrics-port=0")
+	runManager(t, c, in.bin, stage.Controller)
 	err := in.api.List(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyList{})
 	if err != nil && !meta.IsNoMatchError(err) {
 		t.Fatal(err)
@@ -66,9 +66,7 @@ func TestWorkloadsOfRequests(t *testing.T) {
 		for _, name := range []string{webhook.ConfigurationName, webhook.SelectorConfigurationName} {
 			in.create(t, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
-		health, serve := testkit.FreeAddress(t), testkit.FreeAddress(t)
-		in.manager(t, "webhook", "http://"+health+"/readyz", "--request-selectors", "--node-warnings=false", "--webhook-url=https://"+serve,
-			"--webhook-port="+testkit.Port(serve), "--port="+testkit.Port(health), "--metrics-port=0", "--shutdown-delay=0s")
+		runManager(t, c, in.bin, stage.Webhook, "--request-selectors", "--node-warnings=false")
 		in.requestWorkloads(t, false)
 		if err := in.Terminate(t.Context(), "webhook"); err != nil {
 			t.Fatal(err)

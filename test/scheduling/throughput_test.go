@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/test/cluster"
+	"github.com/assay-project/assay/test/stage"
 )
 
 // BenchmarkThroughput measures the number of pending pods per second that the real kube-scheduler places on 5,000 nodes: without an
@@ -56,9 +57,7 @@ func BenchmarkThroughput(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	address := testkit.FreeAddress(b)
-	runExtender(b, w.Cluster, programs(b), address)
-	url := "http://" + address
+	url := runManager(b, w.Cluster, programs(b), stage.Extender).Health
 	nothing := w.echo(b)
 	schedulers := map[string]func(name string){
 		"none":    func(name string) { w.plainScheduler(b, name) },

@@ -180,7 +180,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // Command returns a command of kubectl.
 func Command(ctx context.Context, c *cluster.Cluster, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Program(kube.Kubectl), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "KUBECACHEDIR="+filepath.Join(c.Dir(), "kubectl-cache"))
 	return cmd
 }
 
