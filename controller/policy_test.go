@@ -26,9 +26,12 @@ import (
 // asController returns a configuration with the controller's token and full RBAC permissions: any remaining restriction comes from
 // the policy.
 func asController(config *rest.Config) *rest.Config {
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + charts.DefaultNamespace + ":" + charts.DefaultManager, Groups: []string{"system:masters"},
-	}
+	return asAccount(config, charts.DefaultNamespace, charts.DefaultManager)
+}
+
+// asAccount is like asController, with the token of another ServiceAccount.
+func asAccount(config *rest.Config, namespace, account string) *rest.Config {
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account, Groups: []string{"system:masters"}}
 	return config
 }
 

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/charts"
 	"github.com/assay-project/assay/controller"
 	"github.com/assay-project/assay/controller/compile"
 	"github.com/assay-project/assay/internal/fleet"
@@ -154,6 +155,12 @@ func (w *world) start(options ...func(*controller.Config)) *manager {
 // startWith is like start, but sends requests through t.
 func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *manager {
 	w.Helper()
+	return w.startAs(charts.DefaultNamespace, charts.DefaultManager, t, options...)
+}
+
+// startAs is like startWith, with the token of a ServiceAccount.
+func (w *world) startAs(namespace, account string, t *traffic, options ...func(*controller.Config)) *manager {
+	w.Helper()
 	config := controller.Config{Settings: settings.Default(), Namespace: w.namespace}
 	config.FeaturesReady, config.FeatureGates, config.NodeShapeLabels = false, map[string]bool{}, nil
 	config.MaterializedRequests, config.GcInterval, config.ResyncPeriod = settings.MaterializedRequests{}, 0, 0
@@ -161,7 +168,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		option(&config)
 	}
 	m := &manager{log: &journal{}, traffic: t}
-	rest := asController(w.user.RESTConfig())
+	rest := asAccount(w.user.RESTConfig(), namespace, account)
 	rest.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		m.traffic.next = next
 		return m.traffic
@@ -174,8 +181,9 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 	current.Store(m.log)
 	setGlobalLog()
 	sameNames := true
-	sets := featuresets.New(w.namespace)
-	caches := controller.Cache(w.namespace, 0, sets)
+	own := config.Namespace
+	sets := featuresets.New(own)
+	caches := controller.Cache(own, 0, sets)
 	if caches.NewInformer, err = nodefeature.Direct(rest, caches.NewInformer); err != nil {
 		w.Fatal(err)
 	}
@@ -193,7 +201,7 @@ func (w *world) startWith(t *traffic, options ...func(*controller.Config)) *mana
 		w.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	controller.WatchSets(ctx, sets, w.namespace, mgr)
+	controller.WatchSets(ctx, sets, own, mgr)
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	m.stop = sync.OnceFunc(func() {
