@@ -235,7 +235,7 @@ func TestAnEmbeddedCopyGivesTheSameLabelsWithoutTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := template.NewCommand(template.Deps{Template: func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
+	cmd := template.NewCommandWith(template.Deps{Template: func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
 		o := &assayv1alpha1.NodeFeatureRuleTemplate{}
 		return o, w.Get(ctx, client.ObjectKey{Name: name}, o)
 	}})

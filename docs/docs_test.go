@@ -58,7 +58,7 @@ func assay(t *testing.T) func(string, []string, io.Writer) error {
 		}
 		t.Chdir(dir)
 		defer func() { _ = os.Chdir(before) }()
-		cmd := template.NewCommand(template.Deps{})
+		cmd := template.NewCommandWith(template.Deps{})
 		cmd.SetArgs(args[1:])
 		cmd.SetOut(out)
 		cmd.SetErr(out)

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/baseline"
 	"github.com/assay-project/assay/cmd/assay/check"
 	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/baselines"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
@@ -54,7 +54,7 @@ func newBaselineInit() *cobra.Command {
 the container runtime and its handlers, numbers of CPUs and devices. Other features are not compared, because they differ on every node or
 change by themselves.
 
-Comments say in what more nodes differ, with the values and the nodes. To compare one kind of nodes, select it with -l.`, baseline.Share),
+Comments say in what more nodes differ, with the values and the nodes. To compare one kind of nodes, select it with -l.`, baselines.Share),
 		Example: `  assay baseline init h100 -l pool=gpu > h100.yaml
   assay baseline init --from nodes.yaml,nodefeatures.yaml`,
 		Args: cobra.MaximumNArgs(1),
@@ -87,7 +87,7 @@ func initBaseline(f *world.Options, cmd *cobra.Command, name, selector string) e
 	if _, err := w.Chosen(""); err != nil {
 		return err
 	}
-	p := baseline.Propose(name, wanted, w.Fleet.BaselineNodes(false), w.Limits.Mask.Hides)
+	p := baselines.Propose(name, wanted, w.Fleet.BaselineNodes(false), w.Limits.Mask.Hides)
 	for _, text := range p.Notes() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "note:", text)
 	}
@@ -187,7 +187,7 @@ func checkBaselines(f *world.Options, cmd *cobra.Command, files []string, output
 	if err := printReports(cmd.OutOrStdout(), reports, output, noHeaders); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(reports, func(r *baseline.Report) bool { return !r.Conforms() }) {
+	if slices.ContainsFunc(reports, func(r *baselines.Report) bool { return !r.Conforms() }) {
 		return cli.ErrFound
 	}
 	return nil
@@ -221,10 +221,10 @@ func readDevices(list []assayv1alpha1.NodeBaseline) bool {
 }
 
 // judge compares the nodes with baselines. It prints which of them the controller does not accept.
-func judge(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baseline.Report) {
+func judge(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) (out []*baselines.Report) {
 	for i := range list {
 		if found := compiled(w, notes, &list[i]); found != nil {
-			out = append(out, baseline.New(list[i].Name, w.Fleet.Baseline(found)))
+			out = append(out, baselines.New(list[i].Name, w.Fleet.Baseline(found)))
 		}
 	}
 	return out
@@ -240,20 +240,20 @@ func compiled(w *world.World, notes io.Writer, b *assayv1alpha1.NodeBaseline) *j
 }
 
 // printReports prints reports in a format of baselineFormats.
-func printReports(w io.Writer, all []*baseline.Report, output string, noHeaders bool) error {
+func printReports(w io.Writer, all []*baselines.Report, output string, noHeaders bool) error {
 	switch output {
 	case "junit":
-		return baseline.JUnit(w, all)
+		return baselines.JUnit(w, all)
 	case "markdown":
-		return baseline.Markdown(w, all)
+		return baselines.Markdown(w, all)
 	case "text":
 	default:
 		return printer.Object(w, output, all)
 	}
-	if err := printRows(w, baseline.Summary(all), noHeaders); err != nil {
+	if err := printRows(w, baselines.Summary(all), noHeaders); err != nil {
 		return err
 	}
-	found := baseline.Findings(all)
+	found := baselines.Findings(all)
 	if found == nil {
 		return nil
 	}
@@ -284,12 +284,12 @@ NodeBaseline has 50. ` + baselineResults + `
 
 With --for ai-conformance it prints evidence for the requirement driver_runtime_management of Kubernetes AI Conformance, in Markdown: the
 versions of drivers and container runtimes on each node with accelerators, the mechanism, the verdict, the time and the version of the
-cluster. Save it as ` + baseline.EvidenceFile + ` next to PRODUCT.yaml. Its end, or -o yaml, is the entry for PRODUCT.yaml. The status is Implemented
+cluster. Save it as ` + baselines.EvidenceFile + ` next to PRODUCT.yaml. Its end, or -o yaml, is the entry for PRODUCT.yaml. The status is Implemented
 only if a NodeBaseline that checks versions of drivers or container runtimes selects each of these nodes, and all of them conform.`,
 		Example: `  assay baseline report
   assay baseline report h100 -o markdown
   assay baseline report -o junit > junit.xml
-  assay baseline report --for ai-conformance > ` + baseline.EvidenceFile,
+  assay baseline report --for ai-conformance > ` + baselines.EvidenceFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if target != "" && target != forConformance {
 				return fmt.Errorf("invalid --for %q: use %s", target, forConformance)
@@ -372,7 +372,7 @@ func printLevels(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBa
 	switch output {
 	case "text":
 	case "dot":
-		return baseline.Dot(cmd.OutOrStdout(), trees)
+		return baselines.Dot(cmd.OutOrStdout(), trees)
 	default:
 		return printer.Object(cmd.OutOrStdout(), output, trees)
 	}
@@ -398,14 +398,14 @@ func printLevels(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBa
 }
 
 // treesOf returns the trees of the baselines that have levels. It prints which of them the controller does not accept.
-func treesOf(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) []*baseline.Tree {
-	out := []*baseline.Tree{}
+func treesOf(w *world.World, notes io.Writer, list []assayv1alpha1.NodeBaseline) []*baselines.Tree {
+	out := []*baselines.Tree{}
 	for i := range list {
 		if len(list[i].Spec.Levels) == 0 {
 			continue
 		}
 		if found := compiled(w, notes, &list[i]); found != nil {
-			out = append(out, baseline.NewTree(list[i].Name, found, w.Fleet.Baseline(found)))
+			out = append(out, baselines.NewTree(list[i].Name, found, w.Fleet.Baseline(found)))
 		}
 	}
 	return out
@@ -459,10 +459,10 @@ func conformance(w *world.World, cmd *cobra.Command, list []assayv1alpha1.NodeBa
 	list = slices.DeleteFunc(list, func(b assayv1alpha1.NodeBaseline) bool {
 		b.Spec.MatchFeatures = nil // what selects nodes is not checked
 		found := review.Review(&b, reviewed(w)).Baseline
-		return found != nil && !baseline.Verifies(found.Reads())
+		return found != nil && !baselines.Verifies(found.Reads())
 	})
 	reports := judge(w, cmd.ErrOrStderr(), list)
-	e := &baseline.Evidence{Assay: build.Version(), Cluster: "unknown: the nodes are those of files", Time: time.Now(), Nodes: w.Fleet.BaselineNodes(false), Reports: reports}
+	e := &baselines.Evidence{Assay: build.Version(), Cluster: "unknown: the nodes are those of files", Time: time.Now(), Nodes: w.Fleet.BaselineNodes(false), Reports: reports}
 	if c, ok := w.Kept.(*cluster.Client); ok {
 		var err error
 		if e.Cluster, err = c.Version(cmd.Context()); err != nil {

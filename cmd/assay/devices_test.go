@@ -12,9 +12,7 @@ import (
 	"testing"
 
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
-	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/settings"
 )
 
@@ -104,42 +102,11 @@ func TestDevicesOfNodesThatAreReadOneAfterAnother(t *testing.T) {
 }
 
 // A pool with more devices than rules read gave no label, and only a metric counted its slices.
-func TestAPoolOverTheLimitIsReported(t *testing.T) {
-	pool := func(name, driver string, count int) object {
-		devices := make([]object, count)
-		for i := range devices {
-			devices[i] = object{"name": fmt.Sprint("d-", i)}
-		}
-		return object{"metadata": object{"name": name}, "spec": object{
-			"driver": driver, "nodeName": "a", "pool": object{"name": name, "generation": 1, "resourceSliceCount": 1}, "devices": devices,
-		}}
-	}
-	kubeconfig := fakeAPI(t, map[string]any{
-		"/api/v1/nodes": list(fakeNode("a")), "/api/v1/nodes/a": fakeNode("a"), nfdAPI + "nodefeatures": list(fakeFeatures("a", "X")),
-		nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "r", "uid": "u"}, "spec": object{"rules": []object{{
-			"name": "r", "labels": object{"example.com/devices": "{matched.dra.device.len()}"},
-			"matchFeatures": []object{{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}},
-		}}}}),
-		"/apis/resource.k8s.io/v1/resourceslices": list(pool("large", "a.example.com", facts.MaxDevices+1), pool("small", "b.example.com", 3)),
-	})
-	out, _ := runCommand(t, kubeconfig, "explain", "a")
-	const over = "rules read at most 2048 devices of a node, and none of these pools: of the DRA driver a.example.com: large"
-	for _, want := range []string{"example.com/devices=3", "! " + over} {
+func TestAPoolOverTheLimitIsExplained(t *testing.T) {
+	out, _ := runCommand(t, fakeAPI(t, poolOverTheLimit()), "explain", "a")
+	for _, want := range []string{"example.com/devices=3", "! " + devicesOverTheLimit} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain has no %q:\n%s", want, out)
 		}
-	}
-	c, err := (&cluster.Flags{Kubeconfig: kubeconfig}).Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := world.New(settings.Default(), "assay-system")
-	if err := w.ReadCluster(t.Context(), c, world.Want{Nodes: true, Devices: true}, io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	w.Settle(io.Discard)
-	found := devicesOver("nodes", w, []string{"a"})
-	if len(found) != 1 || found[0].Level != doctor.Warning || !strings.Contains(found[0].Message, "a: "+over) {
-		t.Errorf("findings of doctor %v", found)
 	}
 }

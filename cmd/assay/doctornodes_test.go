@@ -2,11 +2,16 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/settings"
 )
 
 // TestNodesWithOneCauseAreOneFinding: 20 Nodes that lack the same label were five findings and "15 more Nodes differ".
@@ -34,5 +39,22 @@ func TestADifferenceOfATaintIsNamed(t *testing.T) {
 	slices.SortFunc(list, compareDifferences)
 	if found := describeDifferences("nodes", list)[0].Message; !strings.Contains(found, "taint example.com/a:NoSchedule is missing") {
 		t.Error(found)
+	}
+}
+
+// A pool with more devices than rules read gave no label, and only a metric counted its slices.
+func TestAPoolOverTheLimitIsReported(t *testing.T) {
+	c, err := (&cluster.Flags{Kubeconfig: fakeAPI(t, poolOverTheLimit())}).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world.New(settings.Default(), "assay-system")
+	if err := w.ReadCluster(t.Context(), c, world.Want{Nodes: true, Devices: true}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	w.Settle(io.Discard)
+	found := devicesOver("nodes", w, []string{"a"})
+	if len(found) != 1 || found[0].Level != doctor.Warning || !strings.Contains(found[0].Message, "a: "+devicesOverTheLimit) {
+		t.Errorf("findings of doctor %v", found)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/assay-project/assay/cmd/assay/convert"
+	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/garbage"
@@ -58,9 +59,6 @@ func exitCode(err error) int {
 		return cli.ExitFound
 	}
 	fmt.Fprintln(os.Stderr, "assay:", err)
-	if errors.Is(err, convert.ErrLost) {
-		return cli.ExitFound
-	}
 	return cli.ExitUsage
 }
 
@@ -85,7 +83,7 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 		&cobra.Group{ID: groupImages, Title: "Check images:"},
 	)
 	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
-	add(cmd, groupLook, newScan(), newCapture(), newUI())
+	add(cmd, groupLook, newScan(), newCapture(), newUI(doctor.WorkerFaults))
 	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
 		newWhy(), newTopology(), newRequest(), newSchedulerConfig(), newExport(), newBaseline(), newDoctor())
 	add(cmd, groupImages, newImage(), newCompat())

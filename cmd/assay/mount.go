@@ -13,7 +13,7 @@ import (
 // newTemplate returns the template commands with access to the cluster's templates and to the compiler.
 func newTemplate() *cobra.Command {
 	f := &cluster.Flags{}
-	cmd := template.NewCommand(template.Deps{
+	cmd := template.NewCommandWith(template.Deps{
 		Template: func(ctx context.Context, name string) (*assayv1alpha1.NodeFeatureRuleTemplate, error) {
 			c, err := f.Connect()
 			if err != nil {

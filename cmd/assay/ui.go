@@ -20,7 +20,6 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/explanation"
@@ -43,10 +42,14 @@ type uiFlags struct {
 	local   bool
 	open    bool
 	address string
+	faults  Faults
 }
 
-func newUI() *cobra.Command {
-	f := &uiFlags{}
+// Faults returns the problems of the workers by node; nil: no DaemonSet of the worker is installed.
+type Faults func(ctx context.Context, c *cluster.Client, namespace string, nodes map[string]*corev1.Node) (map[string]cluster.Worker, error)
+
+func newUI(faults Faults) *cobra.Command {
+	f := &uiFlags{faults: faults}
 	cmd := &cobra.Command{
 		Use:   "ui [FILE…]",
 		Short: "Show nodes, rules and a playground for rules in the browser",
@@ -162,7 +165,7 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 			unread[l.Object] = l.Err.Error()
 		}
 	}
-	workers, err := workers(ctx, w)
+	workers, err := f.workers(ctx, w)
 	if err != nil {
 		out.Notes = append(out.Notes, ui.Note{Text: "the state of the workers is unknown: " + err.Error()})
 	}
@@ -174,8 +177,8 @@ func (f *uiFlags) snapshot(ctx context.Context) (*ui.Snapshot, error) {
 				n.Changed = p.Changed.Time
 			}
 		}
-		if f, ok := workers[name]; ok {
-			n.Worker = &ui.Worker{Fault: f.Text, Fix: f.Fix, Ready: f.Ready}
+		if worker, ok := workers[name]; ok {
+			n.Worker = &worker
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
@@ -228,12 +231,12 @@ func unknown(w *world.World) ui.Unknown {
 }
 
 // workers returns the faults of the workers by node; nil: they are unknown.
-func workers(ctx context.Context, w *world.World) (map[string]doctor.WorkerFault, error) {
+func (f *uiFlags) workers(ctx context.Context, w *world.World) (map[string]cluster.Worker, error) {
 	c, ok := w.Kept.(*cluster.Client)
 	if !ok {
 		return nil, nil
 	}
-	return doctor.WorkerFaults(ctx, c, w.Own, w.Nodes)
+	return f.faults(ctx, c, w.Own, w.Nodes)
 }
 
 // readAll reads the cluster, the files or this machine, and prints to progress what it waits for.

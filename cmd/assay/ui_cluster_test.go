@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/assay-project/assay/cmd/assay/doctor"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/record"
@@ -19,7 +20,7 @@ import (
 // uiPage returns a page of assay ui for a cluster.
 func uiPage(t *testing.T, objects map[string]any, page string) string {
 	t.Helper()
-	f, cmd := &uiFlags{}, &cobra.Command{}
+	f, cmd := &uiFlags{faults: doctor.WorkerFaults}, &cobra.Command{}
 	f.AddFlags(cmd)
 	if err := cmd.ParseFlags([]string{"--kubeconfig", fakeAPI(t, objects)}); err != nil {
 		t.Fatal(err)

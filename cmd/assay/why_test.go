@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-project/assay/rules/facts"
 )
 
 // denied is the message about a path that the user may not read.
@@ -85,6 +87,30 @@ func fakeCluster() map[string]any {
 		"/api/v1/namespaces/ml/pods/possible":   object{"metadata": object{"namespace": "ml", "name": "possible", "annotations": needs("AMX")}},
 		"/api/v1/namespaces/ml/pods/impossible": object{"metadata": object{"namespace": "ml", "name": "impossible", "annotations": needs("FP64")}},
 		"/api/v1/namespaces/default/pods/plain": object{"metadata": object{"namespace": "default", "name": "plain"}},
+	}
+}
+
+// devicesOverTheLimit is what the command line says about the node of poolOverTheLimit.
+const devicesOverTheLimit = "rules read at most 2048 devices of a node, and none of these pools: of the DRA driver a.example.com: large"
+
+// poolOverTheLimit returns a node with a pool of more devices than rules read, and a rule that counts its devices.
+func poolOverTheLimit() map[string]any {
+	pool := func(name, driver string, count int) object {
+		devices := make([]object, count)
+		for i := range devices {
+			devices[i] = object{"name": fmt.Sprint("d-", i)}
+		}
+		return object{"metadata": object{"name": name}, "spec": object{
+			"driver": driver, "nodeName": "a", "pool": object{"name": name, "generation": 1, "resourceSliceCount": 1}, "devices": devices,
+		}}
+	}
+	return map[string]any{
+		"/api/v1/nodes": list(fakeNode("a")), "/api/v1/nodes/a": fakeNode("a"), nfdAPI + "nodefeatures": list(fakeFeatures("a", "X")),
+		nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "r", "uid": "u"}, "spec": object{"rules": []object{{
+			"name": "r", "labels": object{"example.com/devices": "{matched.dra.device.len()}"},
+			"matchFeatures": []object{{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}},
+		}}}}),
+		"/apis/resource.k8s.io/v1/resourceslices": list(pool("large", "a.example.com", facts.MaxDevices+1), pool("small", "b.example.com", 3)),
 	}
 }
 

@@ -162,3 +162,11 @@ func (c *Client) DryRunRule(ctx context.Context, rule any) (*Refusal, []string, 
 	}
 	return &Refusal{Code: a.code, Message: status.Message}, warnings, nil
 }
+
+// Worker is the state of the worker on a node.
+type Worker struct {
+	// Fault is the problem of the worker, or "". Fix is a command that shows more.
+	Fault, Fix string
+	// Ready is set if the worker runs anyway, and what it publishes is missing.
+	Ready bool
+}

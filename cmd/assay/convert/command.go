@@ -11,15 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/rules/compose"
 	"github.com/assay-project/assay/rules/convert"
 )
 
 // converter converts source to objects and returns notes about the conversion.
 type converter func(id string, source []byte) ([]*yaml.Node, []convert.Note, error)
-
-// ErrLost is the error of --strict if fields have no equivalent.
-var ErrLost = errors.New("fields without an equivalent")
 
 // NewCommand returns the command "convert" with its subcommands.
 func NewCommand() *cobra.Command {
@@ -64,7 +62,7 @@ func newConverter(name, short string, run converter) *cobra.Command {
 				}
 			}
 			if strict && lost > 0 {
-				return fmt.Errorf("%s: %w: %d", args[0], ErrLost, lost)
+				return cli.Found(fmt.Errorf("%s: fields without an equivalent: %d", args[0], lost))
 			}
 			return write(cmd.OutOrStdout(), objects)
 		},

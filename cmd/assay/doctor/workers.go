@@ -84,16 +84,9 @@ func (e *examination) workers(ctx context.Context) error {
 	return nil
 }
 
-// WorkerFault is the problem of the worker on a node, and a command that shows more; both are empty if there is none. Ready is
-// set if the worker is ready anyway, and what it publishes is missing.
-type WorkerFault struct {
-	Text, Fix string
-	Ready     bool
-}
-
 // WorkerFaults returns the faults of the workers by node. It returns nil if no DaemonSet of the worker is installed. If namespace is empty,
 // it searches all namespaces for it.
-func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, nodes map[string]*corev1.Node) (map[string]WorkerFault, error) {
+func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, nodes map[string]*corev1.Node) (map[string]cluster.Worker, error) {
 	e := &examination{c: c, namespace: namespace}
 	var err error
 	if e.daemonSets, err = c.DaemonSets(ctx, namespace, partOf); err != nil || len(e.agents()) == 0 {
@@ -103,14 +96,14 @@ func WorkerFaults(ctx context.Context, c *cluster.Client, namespace string, node
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]WorkerFault, len(nodes))
+	out := make(map[string]cluster.Worker, len(nodes))
 	for name, node := range nodes {
 		text, fix := fault(node, states[name], e.agents())
 		s := states[name]
 		if byDesign(node, s) {
 			text, fix = "", ""
 		}
-		out[name] = WorkerFault{text, fix, s != nil && s.ready()}
+		out[name] = cluster.Worker{Fault: text, Fix: fix, Ready: s != nil && s.ready()}
 	}
 	return out, nil
 }

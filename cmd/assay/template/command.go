@@ -26,8 +26,8 @@ type Deps struct {
 	HTTP *http.Client
 }
 
-// NewCommand returns the command "template" with its subcommands.
-func NewCommand(deps Deps) *cobra.Command {
+// NewCommandWith returns the command "template" with its subcommands.
+func NewCommandWith(deps Deps) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "template",
 		Short: "Assemble rules from the templates they are based on",

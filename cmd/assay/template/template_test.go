@@ -44,7 +44,7 @@ func clusterDeps() Deps {
 func TestMain(m *testing.M) {
 	run := func(deps Deps) func() {
 		return func() {
-			cmd := NewCommand(deps)
+			cmd := NewCommandWith(deps)
 			cmd.SilenceErrors = true
 			if err := cmd.Execute(); err != nil {
 				fmt.Fprintln(os.Stderr, "error:", err)
@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 func run(t *testing.T, deps Deps, stdin string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := NewCommand(deps)
+	cmd := NewCommandWith(deps)
 	cmd.SilenceErrors = true
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(stdin))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/internal/baselines"
 	judged "github.com/assay-project/assay/rules/baseline"
 )
 
@@ -19,7 +19,7 @@ type levelTree struct {
 // levels adds the trees of baselines, those first from which most nodes deviate.
 func (p *fleetPage) levels(d *data, selected []int) {
 	trees := slices.Clone(d.Trees)
-	slices.SortStableFunc(trees, func(a, b *baseline.Tree) int { return cmp.Compare(len(b.Deviations), len(a.Deviations)) })
+	slices.SortStableFunc(trees, func(a, b *baselines.Tree) int { return cmp.Compare(len(b.Deviations), len(a.Deviations)) })
 	for _, t := range trees {
 		p.Levels = append(p.Levels, levelTree{t.Baseline, t.Title(), deviantTable(d, t, selected), p.domainTable(t)})
 	}
@@ -35,7 +35,7 @@ func levelColumns(shown []judged.Level) []tableColumn {
 }
 
 // deviantTable lists the selected nodes that deviate from a tree, with the values of their labels.
-func deviantTable(d *data, t *baseline.Tree, selected []int) *table {
+func deviantTable(d *data, t *baselines.Tree, selected []int) *table {
 	shown := t.Shown()
 	heads := append(columns(columnText, "node", "why"), levelColumns(shown)...)
 	var rows [][]cell
@@ -59,7 +59,7 @@ func deviantTable(d *data, t *baseline.Tree, selected []int) *table {
 }
 
 // domainTable lists the domains of a tree, each after the one that it is in.
-func (p *fleetPage) domainTable(t *baseline.Tree) *table {
+func (p *fleetPage) domainTable(t *baselines.Tree) *table {
 	shown := t.Shown()
 	heads := append(levelColumns(shown), tableColumn{Name: "nodes", Kind: columnCount})
 	var paths [][]*judged.Domain

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/internal/baselines"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/rules"
 	judged "github.com/assay-project/assay/rules/baseline"
@@ -46,7 +46,7 @@ func withTree(t testing.TB, s *ui.Snapshot, name string) {
 		n.Input.Publishers = []rules.Publisher{{}}
 		nodes = append(nodes, n)
 	}
-	s.Trees = append(s.Trees, baseline.NewTree(name, b, b.Fleet(nodes)))
+	s.Trees = append(s.Trees, baselines.NewTree(name, b, b.Fleet(nodes)))
 }
 
 func TestFleetShowsTheTreeOfLevels(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/rules"
@@ -34,7 +35,7 @@ func states(t testing.TB) *ui.Snapshot {
 		n.Object.Spec.Taints = []corev1.Taint{{Key: "example.com/intel", Effect: corev1.TaintEffectNoSchedule}}
 		n.Object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: "assay.dev/FeaturesReady", Status: corev1.ConditionTrue}}
 		n.Object.Labels["feature.node.kubernetes.io/asked"] = "yes"
-		n.Worker, n.OfWorker = &ui.Worker{}, true
+		n.Worker, n.OfWorker = &cluster.Worker{}, true
 		n.Changed = time.Now().AddDate(0, 0, -i)
 		nodes = append(nodes, n)
 	}
@@ -252,7 +253,7 @@ func TestCompareShowsOnlyDifferences(t *testing.T) {
 // to its nodes.
 func TestTheFirstPageCountsWhatIsBad(t *testing.T) {
 	data := states(t)
-	data.Nodes[0].Worker = &ui.Worker{Fault: "the worker is ready and publishes no features", Ready: true}
+	data.Nodes[0].Worker = &cluster.Worker{Fault: "the worker is ready and publishes no features", Ready: true}
 	data.Nodes[0].Published = false
 	s := serve(t, data, nil)
 	page := s.get(t, "fleet", http.StatusOK)

@@ -11,9 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/baselines"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"
@@ -39,7 +40,7 @@ type Snapshot struct {
 	// Objects are the other objects with pages.
 	Objects Objects
 	// Trees are those of the NodeBaselines with levels. There are none if the nodes are not known.
-	Trees []*baseline.Tree
+	Trees []*baselines.Tree
 	// Live reads what only the page of one object shows; nil for a machine without a cluster.
 	Live Live
 	// Unknown says why nodes, features or rules could not be read.
@@ -105,15 +106,7 @@ type Node struct {
 	// Changed is when its features changed last; zero: unknown.
 	Changed time.Time
 	// Worker is the state of the worker on the node; nil: unknown.
-	Worker *Worker
-}
-
-// Worker is the state of the worker on a node.
-type Worker struct {
-	// Fault is the problem of the worker, or "". Fix is a command that shows more.
-	Fault, Fix string
-	// Ready is set if the worker runs anyway, and what it publishes is missing.
-	Ready bool
+	Worker *cluster.Worker
 }
 
 // labels returns the labels of the Node, or those that NodeFeatures request if the Node is unknown.

@@ -1,5 +1,5 @@
-// Package baseline writes NodeBaselines from what nodes have in common, and reports about them.
-package baseline
+// Package baselines writes NodeBaselines from what nodes have in common, and reports about them.
+package baselines
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package baseline_test
+package baselines_test
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	cli "github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/internal/baselines"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/baseline"
 	"github.com/assay-project/assay/rules/facts"
@@ -80,7 +80,7 @@ instances:
 				value("driver-nvidia", "580.1", "570.9"), i, value("nvme-firmware", "2.0", "1.9"),
 				value("rdma-ports", "", ", {attributes: {name: mlx5_1}}"), value("handler-kata", ", {attributes: {name: kata}}", ""))))
 		}
-		p := cli.Propose("fleet", nil, nodes, nothing)
+		p := baselines.Propose("fleet", nil, nodes, nothing)
 		result := compile(t, p.YAML()).Fleet(nodes)
 		got := map[string][]string{}
 		for _, d := range result.Deviations {
@@ -90,14 +90,14 @@ instances:
 		var left []string
 		for _, name := range names {
 			switch n := len(planted[name]); {
-			case 100*(count-n) >= cli.Share*count && n > 0:
+			case 100*(count-n) >= baselines.Share*count && n > 0:
 				want[name] = planted[name]
-			case n > 0 && 100*n < cli.Share*count: // otherwise the planted value is what they share
+			case n > 0 && 100*n < baselines.Share*count: // otherwise the planted value is what they share
 				left = append(left, name)
 			}
 		}
 		for name, list := range got { // if nearly all nodes have the planted value, the others fail the check
-			if n := len(planted[name]); 100*n >= cli.Share*count {
+			if n := len(planted[name]); 100*n >= baselines.Share*count {
 				want[name] = list
 			}
 		}
@@ -118,7 +118,7 @@ instances:
 // TestHiddenFeaturesAreNotProposed: the settings can hide features from everyone who can read rules.
 func TestHiddenFeaturesAreNotProposed(t *testing.T) {
 	nodes := []baseline.Node{node(t, "a", `attributes: {kernel.version: {elements: {full: "6.1"}}, system.dmiid: {elements: {bios_version: "2"}}}`)}
-	p := cli.Propose("fleet", nil, nodes, func(name string) bool { return name == "system.dmiid.bios_version" })
+	p := baselines.Propose("fleet", nil, nodes, func(name string) bool { return name == "system.dmiid.bios_version" })
 	if text := p.YAML(); !strings.Contains(text, "name: kernel") || strings.Contains(text, "bios") {
 		t.Error(text)
 	}
@@ -145,7 +145,7 @@ func TestFirmwareIsComparedByModel(t *testing.T) {
 		return node(t, name, fmt.Sprintf(`instances: {rdma.device: {elements: [
 		  {attributes: {name: mlx5_0, board_id: MT1, fw_ver: "%s"}}, {attributes: {name: mlx5_1, board_id: MT2, fw_ver: "%s"}}]}}`, first, second))
 	}
-	p := cli.Propose("fleet", map[string]string{"pool": "gpu"}, []baseline.Node{ports("a", "1.0", "2.0")}, nothing)
+	p := baselines.Propose("fleet", map[string]string{"pool": "gpu"}, []baseline.Node{ports("a", "1.0", "2.0")}, nothing)
 	b := compile(t, strings.Replace(p.YAML(), "nodeSelector", "# nodeSelector", 1))
 	result := b.Fleet([]baseline.Node{ports("same", "1.0", "2.0"), ports("swapped", "2.0", "1.0"), ports("old", "1.0", "1.9")})
 	if diff := cmp.Diff([]string{"old", "swapped"}, result.Deviating); diff != "" {
@@ -189,9 +189,9 @@ func TestTheStanzaIsAnEntryOfTheForm(t *testing.T) {
 		{[]baseline.Node{good, bad}, false, "Not Implemented", "2 nodes with accelerators; no NodeBaseline checks 2 of them."},
 		{[]baseline.Node{node(t, "cpu", `{}`)}, true, "N/A", "No node of the cluster has an accelerator."},
 	} {
-		e := &cli.Evidence{Nodes: tc.nodes}
+		e := &baselines.Evidence{Nodes: tc.nodes}
 		if tc.checked {
-			e.Reports = []*cli.Report{cli.New("gpus", b.Fleet(tc.nodes))}
+			e.Reports = []*baselines.Report{baselines.New("gpus", b.Fleet(tc.nodes))}
 		}
 		text, err := os.ReadFile("testdata/AIConformance-1.37.yaml")
 		if err != nil {
