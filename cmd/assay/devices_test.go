@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/clustertest"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/settings"
 )
@@ -27,10 +28,10 @@ func (s *slicesRead) MarshalJSON() ([]byte, error) {
 
 // A cluster with thousands of nodes has megabytes of ResourceSlices.
 func TestResourceSlicesAreReadOnlyIfSomethingReadsDevices(t *testing.T) {
-	rule := func(feature, element string) object {
-		return object{"metadata": object{"name": "r", "uid": "u"}, "spec": object{"rules": []object{{
-			"name": "r", "labels": object{"gpu": "true"},
-			"matchFeatures": []object{{"feature": feature, "matchExpressions": object{element: object{"op": "Exists"}}}},
+	rule := func(feature, element string) clustertest.Object {
+		return clustertest.Object{"metadata": clustertest.Object{"name": "r", "uid": "u"}, "spec": clustertest.Object{"rules": []clustertest.Object{{
+			"name": "r", "labels": clustertest.Object{"gpu": "true"},
+			"matchFeatures": []clustertest.Object{{"feature": feature, "matchExpressions": clustertest.Object{element: clustertest.Object{"op": "Exists"}}}},
 		}}}}
 	}
 	file := filepath.Join(t.TempDir(), "devices.yaml")
@@ -40,7 +41,7 @@ func TestResourceSlicesAreReadOnlyIfSomethingReadsDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		rule object
+		rule clustertest.Object
 		args []string
 		want bool
 	}{
@@ -51,20 +52,20 @@ func TestResourceSlicesAreReadOnlyIfSomethingReadsDevices(t *testing.T) {
 		"features shows those that exist":        {rule("cpu.model", "family"), []string{"features"}, true},
 		"explain with a file that reads devices": {rule("cpu.model", "family"), []string{"explain", "a", "-f", file}, true},
 		"diff with a file that reads devices":    {rule("cpu.model", "family"), []string{"diff", file}, true},
-		"rules in a Secret may read them": {object{"metadata": object{"name": "r", "uid": "u"}, "spec": object{"rulesFrom": []object{
-			{"secretKeyRef": object{"name": "s", "key": "k"}},
+		"rules in a Secret may read them": {clustertest.Object{"metadata": clustertest.Object{"name": "r", "uid": "u"}, "spec": clustertest.Object{"rulesFrom": []clustertest.Object{
+			{"secretKeyRef": clustertest.Object{"name": "s", "key": "k"}},
 		}}}, []string{"explain", "a"}, true},
 	} {
 		read := &slicesRead{}
-		kubeconfig := fakeAPI(t, map[string]any{
-			"/api/v1/nodes": list(fakeNode("a")), "/api/v1/nodes/a": fakeNode("a"), nfdAPI + "nodefeatures": list(fakeFeatures("a", "X")),
-			nfdAPI + "nodefeaturerules": list(test.rule), "/apis/resource.k8s.io/v1/resourceslices": read,
+		kubeconfig := clustertest.Serve(t, map[string]any{
+			"/api/v1/nodes": clustertest.List(clustertest.Node("a")), "/api/v1/nodes/a": clustertest.Node("a"), clustertest.NFD + "nodefeatures": clustertest.List(clustertest.Features("a", "X")),
+			clustertest.NFD + "nodefeaturerules": clustertest.List(test.rule), "/apis/resource.k8s.io/v1/resourceslices": read,
 		})
 		out, _ := runCommand(t, kubeconfig, test.args...)
 		if got := read.times.Load() > 0; got != test.want {
 			t.Errorf("%s: read %t, want %t\n%s", name, got, test.want, out)
 		}
-		if (test.args[0] == "explain" || test.args[0] == "diff") && test.want && test.rule["spec"].(object)["rules"] != nil && !strings.Contains(out, "gpu=true") {
+		if (test.args[0] == "explain" || test.args[0] == "diff") && test.want && test.rule["spec"].(clustertest.Object)["rules"] != nil && !strings.Contains(out, "gpu=true") {
 			t.Errorf("%s: the devices give no label:\n%s", name, out)
 		}
 	}
@@ -103,8 +104,8 @@ func TestDevicesOfNodesThatAreReadOneAfterAnother(t *testing.T) {
 
 // A pool with more devices than rules read gave no label, and only a metric counted its slices.
 func TestAPoolOverTheLimitIsExplained(t *testing.T) {
-	out, _ := runCommand(t, fakeAPI(t, poolOverTheLimit()), "explain", "a")
-	for _, want := range []string{"example.com/devices=3", "! " + devicesOverTheLimit} {
+	out, _ := runCommand(t, clustertest.Serve(t, clustertest.PoolOverTheLimit()), "explain", "a")
+	for _, want := range []string{"example.com/devices=3", "! " + clustertest.DevicesOverTheLimit} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain has no %q:\n%s", want, out)
 		}

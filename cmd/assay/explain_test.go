@@ -6,68 +6,43 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/assay-project/assay/cmd/assay/internal/clustertest"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 )
-
-// labelManagers returns managedFields by which a client owns labels.
-func labelManagers(client string, labels ...string) []object {
-	fields := object{}
-	for _, l := range labels {
-		fields["f:"+l] = object{}
-	}
-	return []object{{"manager": client, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": object{"f:metadata": object{"f:labels": fields}}}}
-}
-
-// heldEvent returns the Event in which the controller publishes a hold of a Node.
-func heldEvent(node, reason string, until time.Time, why string, keys ...string) object {
-	n := &corev1.Node{}
-	n.Name, n.UID = node, "now"
-	data, err := json.Marshal(hold.Event("", n, []hold.Hold{{Reason: reason, Until: until, Why: why, Keys: keys}}, time.Now()))
-	out := object{}
-	if err == nil {
-		err = json.Unmarshal(data, &out)
-	}
-	if err != nil {
-		panic(err) // an Event can always be encoded
-	}
-	return out
-}
 
 // TestExplainSaysWhyANodeDiffers: a key has another value, is missing or stays because of what the controller reports.
 func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	const lease = "/apis/coordination.k8s.io/v1/namespaces/assay-system/leases/nfd-master.nfd.kubernetes.io"
 	r := &record.Record{Whole: true}
 	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/kept"))
-	needs := func(flag string) []object {
-		return []object{{"feature": "cpu.cpuid", "matchExpressions": object{flag: object{"op": "Exists"}}}}
+	needs := func(flag string) []clustertest.Object {
+		return []clustertest.Object{{"feature": "cpu.cpuid", "matchExpressions": clustertest.Object{flag: clustertest.Object{"op": "Exists"}}}}
 	}
 	base := func() map[string]any {
 		return map[string]any{
-			"/api/v1/nodes/a": object{"metadata": object{
-				"name": "a", "uid": "now", "labels": object{"example.com/value": "theirs", "example.com/kept": "true"},
-				"annotations":   object{"nfd.node.kubernetes.io/feature-labels": "example.com/kept,example.com/value"},
-				"managedFields": labelManagers("kubectl-edit", "example.com/value"),
+			"/api/v1/nodes/a": clustertest.Object{"metadata": clustertest.Object{
+				"name": "a", "uid": "now", "labels": clustertest.Object{"example.com/value": "theirs", "example.com/kept": "true"},
+				"annotations":   clustertest.Object{"nfd.node.kubernetes.io/feature-labels": "example.com/kept,example.com/value"},
+				"managedFields": clustertest.LabelManagers("kubectl-edit", "example.com/value"),
 			}},
-			nfdAPI + "nodefeatures": list(fakeFeatures("a", "AVX")),
-			nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "gpu", "uid": "uid-1"}, "spec": object{"rules": []object{
-				{"name": "gives", "labels": object{"example.com/value": "ours", "example.com/new": "true"}, "matchFeatures": needs("AVX")},
-				{"name": "gave", "labels": object{"example.com/kept": "true", "example.com/lost": "true"}, "matchFeatures": needs("GPU")},
+			clustertest.NFD + "nodefeatures": clustertest.List(clustertest.Features("a", "AVX")),
+			clustertest.NFD + "nodefeaturerules": clustertest.List(clustertest.Object{"metadata": clustertest.Object{"name": "gpu", "uid": "uid-1"}, "spec": clustertest.Object{"rules": []clustertest.Object{
+				{"name": "gives", "labels": clustertest.Object{"example.com/value": "ours", "example.com/new": "true"}, "matchFeatures": needs("AVX")},
+				{"name": "gave", "labels": clustertest.Object{"example.com/kept": "true", "example.com/lost": "true"}, "matchFeatures": needs("GPU")},
 			}}}),
-			"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
-				"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
+			"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": clustertest.Object{
+				"metadata": clustertest.Object{"name": "assay-kept-rules"}, "data": clustertest.Object{record.DataKey: r.Encode()},
 			},
-			lease: object{"spec": object{
+			lease: clustertest.Object{"spec": clustertest.Object{
 				"holderIdentity": "controller-1_x", "leaseDurationSeconds": 15, "renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 			}},
 		}
 	}
 	until := time.Now().Add(40 * time.Minute).UTC().Truncate(time.Second)
-	event := func(reason string, until time.Time, why string, keys ...string) object {
-		return heldEvent("a", reason, until, why, keys...)
+	event := func(reason string, until time.Time, why string, keys ...string) clustertest.Object {
+		return clustertest.HeldEvent("a", reason, until, why, keys...)
 	}
 	at := until.Format(time.RFC3339)
 	for name, tc := range map[string]struct {
@@ -79,38 +54,38 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	}{
 		"AKeyFlaps": {
 			"example.com/value", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Flapping, until, "it changed", "label example.com/value"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Flapping, until, "it changed", "label example.com/value"))
 			},
 			[]string{"the Node has theirs instead", "flapping until " + at + " (in 40m0s): it changed\n", "from gpu/gives"}, "Different", hold.Flapping,
 		},
 		"AKeyIsContested": {
 			"example.com/value", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Contested, until, "another client", "label example.com/a", "label example.com/value"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Contested, until, "another client", "label example.com/a", "label example.com/value"))
 			},
 			[]string{"the Node has theirs instead, set by kubectl-edit", "contested until " + at}, "Different", hold.Contested,
 		},
 		"TheAPIServerRejectsAKey": {
 			"example.com/new", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Refused, until, "the API server rejects it: no", "label example.com/new"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Refused, until, "the API server rejects it: no", "label example.com/new"))
 			},
 			[]string{"the Node does not have it", "not accepted until " + at + " (in 40m0s): the API server rejects it: no\n"}, "Missing", hold.Refused,
 		},
 		"TheBudgetHoldsAKey": {
 			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Removal, until, "removalBudget: too many", "label example.com/kept"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Removal, until, "removalBudget: too many", "label example.com/kept"))
 			},
 			[]string{"no rule or NodeFeature gives it now", "removal held until " + at + " (in 40m0s): removalBudget: too many\n", "set by NodeFeatureRule gpu\nSKIP   gpu/gave\n", "cpu.cpuid/GPU"},
 			"Kept", hold.Removal,
 		},
 		"AnEventHoldsMoreKeysThanItsMessageNames": {
 			"example.com/value", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Flapping, until, "it changed", "label a", "label b", "label c", "label d", "label e", "label f", "label example.com/value"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Flapping, until, "it changed", "label a", "label b", "label c", "label d", "label e", "label f", "label example.com/value"))
 			},
 			[]string{"flapping until " + at}, "Different", hold.Flapping,
 		},
 		"ASourceIsUnread": {
 			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Unread, time.Time{}, "the worker has not read pci", "label example.com/kept"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Unread, time.Time{}, "the worker has not read pci", "label example.com/kept"))
 			},
 			[]string{"no rule or NodeFeature gives it now\n  unknown: the worker has not read pci\n"}, "Kept", hold.Unread,
 		},
@@ -118,57 +93,57 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 			"example.com/value", func(o map[string]any) {
 				e := event(hold.Flapping, until, "it changed", "label example.com/value")
 				e["reportingComponent"] = "mallory"
-				o["/api/v1/events"] = list(e)
+				o["/api/v1/events"] = clustertest.List(e)
 			},
 			[]string{"it reports no reason"}, "Different", "",
 		},
 		"EveryClientCanWriteTheEvent": {
 			"example.com/value", func(o map[string]any) {
 				o["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+hold.PolicyName] = nil
-				o["/api/v1/events"] = list(event(hold.Flapping, until, "it changed", "label example.com/value"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Flapping, until, "it changed", "label example.com/value"))
 			},
 			[]string{"it changed (not verified: without the policy assay-holds every client that may create Events can have written this)"}, "Different", hold.Flapping,
 		},
 		"TheWorkersObjectIsGone": {
 			"example.com/kept", func(o map[string]any) {
-				o[nfdAPI+"nodefeatures"] = list()
-				o["/api/v1/events"] = list(event(hold.Removal, until, "removalGracePeriod: NodeFeature assay-system/a was deleted"))
+				o[clustertest.NFD+"nodefeatures"] = clustertest.List()
+				o["/api/v1/events"] = clustertest.List(event(hold.Removal, until, "removalGracePeriod: NodeFeature assay-system/a was deleted"))
 			},
 			[]string{"removal held until " + at, "removalGracePeriod: NodeFeature assay-system/a was deleted"}, "Kept", hold.Removal,
 		},
 		"AnEventAboutTheWorkersObjectIsOld": {
 			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Removal, until, "removalGracePeriod: NodeFeature assay-system/a was deleted"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Removal, until, "removalGracePeriod: NodeFeature assay-system/a was deleted"))
 			},
 			[]string{"the controller runs: controller-1 renewed Lease assay-system/nfd-master.nfd.kubernetes.io", "reports no reason"}, "Kept", "",
 		},
 		"TheControllerCountsDevicesThatAreAway": {
 			"example.com/kept", func(o map[string]any) {
-				rules := o[nfdAPI+"nodefeaturerules"].(object)["items"].([]any)[0].(object)["spec"].(object)["rules"].([]object)
-				rules[1]["matchFeatures"] = []object{{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}}
-				o["/apis/resource.k8s.io/v1/resourceslices"] = list()
-				o["/api/v1/events"] = list(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
+				rules := o[clustertest.NFD+"nodefeaturerules"].(clustertest.Object)["items"].([]any)[0].(clustertest.Object)["spec"].(clustertest.Object)["rules"].([]clustertest.Object)
+				rules[1]["matchFeatures"] = []clustertest.Object{{"feature": "dra.device", "matchExpressions": clustertest.Object{"device.name": clustertest.Object{"op": "Exists"}}}}
+				o["/apis/resource.k8s.io/v1/resourceslices"] = clustertest.List()
+				o["/api/v1/events"] = clustertest.List(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
 			},
 			[]string{"devices held until " + at + " (in 40m0s): removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"},
 			"Kept", hold.Devices,
 		},
 		"DevicesAreAwayThatTheRuleDoesNotRead": {
 			"example.com/kept", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Devices, until, "removalGracePeriod: the ResourceSlices of the DRA driver gpu.example.com are incomplete or gone"))
 			},
 			[]string{"it reports no reason"}, "Kept", "",
 		},
 		"AHoldIsOver": {
 			"example.com/value", func(o map[string]any) {
-				o["/api/v1/events"] = list(event(hold.Flapping, time.Now().Add(-time.Minute), "it changed", "label example.com/value"))
+				o["/api/v1/events"] = clustertest.List(event(hold.Flapping, time.Now().Add(-time.Minute), "it changed", "label example.com/value"))
 			},
 			[]string{"the Node has theirs instead, set by kubectl-edit; the controller runs"}, "Different", "",
 		},
 		"AnEventIsAboutAnEarlierNode": {
 			"example.com/value", func(o map[string]any) {
 				e := event(hold.Flapping, until, "it changed", "label example.com/value")
-				e["involvedObject"].(object)["uid"] = "before"
-				o["/api/v1/events"] = list(e)
+				e["involvedObject"].(clustertest.Object)["uid"] = "before"
+				o["/api/v1/events"] = clustertest.List(e)
 			},
 			[]string{"the controller runs"}, "Different", "",
 		},
@@ -177,7 +152,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 		},
 		"TheControllerIsDead": {
 			"example.com/new", func(o map[string]any) {
-				o[lease].(object)["spec"].(object)["renewTime"] = time.Now().Add(-10 * time.Minute).UTC().Format("2006-01-02T15:04:05.000000Z")
+				o[lease].(clustertest.Object)["spec"].(clustertest.Object)["renewTime"] = time.Now().Add(-10 * time.Minute).UTC().Format("2006-01-02T15:04:05.000000Z")
 			},
 			[]string{"the Node does not have it; the controller does not run: controller-1 has not renewed Lease"}, "Missing", "",
 		},
@@ -188,7 +163,7 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := base()
 			tc.change(objects)
-			kubeconfig := fakeAPI(t, objects)
+			kubeconfig := clustertest.Serve(t, objects)
 			out, code := runCommand(t, kubeconfig, "explain", "a", tc.key)
 			for _, text := range tc.want {
 				if code != 0 || !strings.Contains(strings.ReplaceAll(out, "39m59s", "40m0s"), text) {
@@ -219,10 +194,10 @@ func TestExplainSaysWhyANodeDiffers(t *testing.T) {
 	t.Run("AKeyWasRemoved", func(t *testing.T) {
 		objects := base()
 		e := event(hold.Lost, until, "")
-		e["metadata"].(object)["annotations"] = hold.AboutKeys([]string{"label example.com/lost"})
+		e["metadata"].(clustertest.Object)["annotations"] = hold.AboutKeys([]string{"label example.com/lost"})
 		e["message"] = "Removed because the features of the node changed: label example.com/lost=true (rule gpu/gave: cpu.cpuid of NodeFeature assay-system/a)"
-		objects["/api/v1/events"] = list(e)
-		out, code := runCommand(t, fakeAPI(t, objects), "explain", "a", "example.com/lost")
+		objects["/api/v1/events"] = clustertest.List(e)
+		out, code := runCommand(t, clustertest.Serve(t, objects), "explain", "a", "example.com/lost")
 		for _, text := range []string{"a has no example.com/lost.\nFeaturesLost ", "ago: Removed because the features of the node changed", "1 rule could set it", "SKIP   gpu/gave"} {
 			if code != 1 || !strings.Contains(out, text) {
 				t.Errorf("exit code %d; %q is missing in:\n%s", code, text, out)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-project/assay/cmd/assay/internal/clustertest"
 	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 )
@@ -16,25 +17,25 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 	r := &record.Record{Whole: true}
 	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
 	r.Add(record.Owner{ID: "uid-2", Name: "old"}, record.KeyOf(keys.Taint, "example.com/old:NoSchedule"))
-	node := object{
-		"metadata": object{
-			"name": "a", "labels": object{"example.com/gpu": "true", "example.com/lost": "true", "example.com/rack": "7"},
-			"annotations": object{
+	node := clustertest.Object{
+		"metadata": clustertest.Object{
+			"name": "a", "labels": clustertest.Object{"example.com/gpu": "true", "example.com/lost": "true", "example.com/rack": "7"},
+			"annotations": clustertest.Object{
 				"nfd.node.kubernetes.io/feature-labels": "example.com/gpu,example.com/lost",
 				"nfd.node.kubernetes.io/taints":         "example.com/old=:NoSchedule",
 			},
 		},
-		"spec": object{"taints": []object{{"key": "example.com/old", "effect": "NoSchedule"}}},
+		"spec": clustertest.Object{"taints": []clustertest.Object{{"key": "example.com/old", "effect": "NoSchedule"}}},
 	}
 	objects := map[string]any{
-		"/api/v1/nodes/a":           node,
-		nfdAPI + "nodefeatures":     list(),
-		nfdAPI + "nodefeaturerules": list(object{"metadata": object{"name": "gpu", "uid": "uid-1"}, "spec": object{"rules": []object{}}}),
-		"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
-			"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
+		"/api/v1/nodes/a":                    node,
+		clustertest.NFD + "nodefeatures":     clustertest.List(),
+		clustertest.NFD + "nodefeaturerules": clustertest.List(clustertest.Object{"metadata": clustertest.Object{"name": "gpu", "uid": "uid-1"}, "spec": clustertest.Object{"rules": []clustertest.Object{}}}),
+		"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": clustertest.Object{
+			"metadata": clustertest.Object{"name": "assay-kept-rules"}, "data": clustertest.Object{record.DataKey: r.Encode()},
 		},
 	}
-	kubeconfig := fakeAPI(t, objects)
+	kubeconfig := clustertest.Serve(t, objects)
 	explain := func(key string, want ...string) {
 		t.Helper()
 		out, code := runCommand(t, kubeconfig, "explain", "a", key)
@@ -55,17 +56,17 @@ func TestExplainNamesTheRuleOfAKeptKey(t *testing.T) {
 
 // TestExplainSaysWhichLossTaintedANode: no rule sets the taint, and its value names the object.
 func TestExplainSaysWhichLossTaintedANode(t *testing.T) {
-	request := object{"metadata": object{"namespace": "training", "name": "rdma"}, "spec": object{"onLoss": "Taint"}}
-	kubeconfig := fakeAPI(t, map[string]any{
-		"/api/v1/nodes/a": object{
-			"metadata": object{"name": "a", "annotations": object{"nfd.node.kubernetes.io/taints": "example.com/lost=training.rdma:NoExecute"}},
-			"spec":     object{"taints": []object{{"key": "example.com/lost", "value": "training.rdma", "effect": "NoExecute"}}},
+	request := clustertest.Object{"metadata": clustertest.Object{"namespace": "training", "name": "rdma"}, "spec": clustertest.Object{"onLoss": "Taint"}}
+	kubeconfig := clustertest.Serve(t, map[string]any{
+		"/api/v1/nodes/a": clustertest.Object{
+			"metadata": clustertest.Object{"name": "a", "annotations": clustertest.Object{"nfd.node.kubernetes.io/taints": "example.com/lost=training.rdma:NoExecute"}},
+			"spec":     clustertest.Object{"taints": []clustertest.Object{{"key": "example.com/lost", "value": "training.rdma", "effect": "NoExecute"}}},
 		},
-		nfdAPI + "nodefeatures":                                  list(),
-		nfdAPI + "nodefeaturerules":                              list(),
-		"/apis/assay.dev/v1alpha1/nodefeaturerequests":           list(object{"metadata": object{"namespace": "a", "name": "b"}, "spec": object{}}, request),
-		"/apis/assay.dev/v1alpha1/nodefeatureschedulingpolicies": list(),
-		"/api/v1/events":                                         list(object{"message": "Added the taint example.com/lost=training.rdma:NoExecute: the node has lacked a link"}),
+		clustertest.NFD + "nodefeatures":                         clustertest.List(),
+		clustertest.NFD + "nodefeaturerules":                     clustertest.List(),
+		"/apis/assay.dev/v1alpha1/nodefeaturerequests":           clustertest.List(clustertest.Object{"metadata": clustertest.Object{"namespace": "a", "name": "b"}, "spec": clustertest.Object{}}, request),
+		"/apis/assay.dev/v1alpha1/nodefeatureschedulingpolicies": clustertest.List(),
+		"/api/v1/events": clustertest.List(clustertest.Object{"message": "Added the taint example.com/lost=training.rdma:NoExecute: the node has lacked a link"}),
 	})
 	out, code := runCommand(t, kubeconfig, "explain", "a", "example.com/lost")
 	for _, text := range []string{"written by Assay, not by a rule: onLoss of NodeFeatureRequest training/rdma", "LossTaintAdded: Added the taint", "lacked a link"} {
@@ -81,24 +82,24 @@ func TestDiffKnowsKeptKeys(t *testing.T) {
 	r.Add(record.Owner{ID: "uid-1", Name: "gpu"}, record.KeyOf(keys.Label, "example.com/gpu"))
 	r.Add(record.Owner{ID: "uid-2", Name: "gone"}, record.KeyOf(keys.Label, "example.com/old"))
 	const needs = `matchFeatures: [{feature: cpu.cpuid, matchExpressions: {%s: {op: Exists}}}]`
-	rule := func(key, flag string) object {
-		return object{
-			"metadata": object{"name": "gpu", "uid": "uid-1"},
-			"spec": object{"rules": []object{{"name": "gpu", "labels": object{key: "true"}, "matchFeatures": []object{{
-				"feature": "cpu.cpuid", "matchExpressions": object{flag: object{"op": "Exists"}},
+	rule := func(key, flag string) clustertest.Object {
+		return clustertest.Object{
+			"metadata": clustertest.Object{"name": "gpu", "uid": "uid-1"},
+			"spec": clustertest.Object{"rules": []clustertest.Object{{"name": "gpu", "labels": clustertest.Object{key: "true"}, "matchFeatures": []clustertest.Object{{
+				"feature": "cpu.cpuid", "matchExpressions": clustertest.Object{flag: clustertest.Object{"op": "Exists"}},
 			}}}}},
 		}
 	}
-	node := object{"metadata": object{
-		"name": "a", "labels": object{"example.com/gpu": "true", "example.com/old": "true"},
-		"annotations": object{"nfd.node.kubernetes.io/feature-labels": "example.com/gpu,example.com/old"},
+	node := clustertest.Object{"metadata": clustertest.Object{
+		"name": "a", "labels": clustertest.Object{"example.com/gpu": "true", "example.com/old": "true"},
+		"annotations": clustertest.Object{"nfd.node.kubernetes.io/feature-labels": "example.com/gpu,example.com/old"},
 	}}
-	kubeconfig := fakeAPI(t, map[string]any{
-		"/api/v1/nodes":             list(node),
-		nfdAPI + "nodefeatures":     list(fakeFeatures("a", "AVX")), // the flag that the rule needs has vanished
-		nfdAPI + "nodefeaturerules": list(rule("example.com/gpu", "GPU")),
-		"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": object{
-			"metadata": object{"name": "assay-kept-rules"}, "data": object{record.DataKey: r.Encode()},
+	kubeconfig := clustertest.Serve(t, map[string]any{
+		"/api/v1/nodes":                      clustertest.List(node),
+		clustertest.NFD + "nodefeatures":     clustertest.List(clustertest.Features("a", "AVX")), // the flag that the rule needs has vanished
+		clustertest.NFD + "nodefeaturerules": clustertest.List(rule("example.com/gpu", "GPU")),
+		"/api/v1/namespaces/assay-system/configmaps/assay-kept-rules": clustertest.Object{
+			"metadata": clustertest.Object{"name": "assay-kept-rules"}, "data": clustertest.Object{record.DataKey: r.Encode()},
 		},
 	})
 	file := func(name, key, flag string) string {

@@ -15,9 +15,31 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/assay-project/assay/cmd/assay/baseline"
+	"github.com/assay-project/assay/cmd/assay/capture"
 	"github.com/assay-project/assay/cmd/assay/convert"
+	"github.com/assay-project/assay/cmd/assay/diff"
 	"github.com/assay-project/assay/cmd/assay/doctor"
+	"github.com/assay-project/assay/cmd/assay/eval"
+	"github.com/assay-project/assay/cmd/assay/explain"
+	"github.com/assay-project/assay/cmd/assay/export"
+	"github.com/assay-project/assay/cmd/assay/features"
+	"github.com/assay-project/assay/cmd/assay/image"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/library"
+	"github.com/assay-project/assay/cmd/assay/lint"
+	"github.com/assay-project/assay/cmd/assay/migrate"
+	"github.com/assay-project/assay/cmd/assay/nodes"
+	"github.com/assay-project/assay/cmd/assay/request"
+	"github.com/assay-project/assay/cmd/assay/rules"
+	"github.com/assay-project/assay/cmd/assay/scan"
+	"github.com/assay-project/assay/cmd/assay/schedulerconfig"
+	"github.com/assay-project/assay/cmd/assay/schema"
+	"github.com/assay-project/assay/cmd/assay/template"
+	"github.com/assay-project/assay/cmd/assay/test"
+	"github.com/assay-project/assay/cmd/assay/topology"
+	"github.com/assay-project/assay/cmd/assay/ui"
+	"github.com/assay-project/assay/cmd/assay/why"
 	"github.com/assay-project/assay/internal/build"
 	"github.com/assay-project/assay/internal/garbage"
 	"github.com/assay-project/assay/rules/clip"
@@ -82,11 +104,11 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 		&cobra.Group{ID: groupCluster, Title: "Use a cluster:"},
 		&cobra.Group{ID: groupImages, Title: "Check images:"},
 	)
-	add(cmd, groupWrite, newLint(), newEval(), newTest(), newExpr(), newTemplate(), newLibrary(), newSchema(), convert.NewCommand())
-	add(cmd, groupLook, newScan(), newCapture(), newUI(doctor.WorkerFaults))
-	add(cmd, groupCluster, newRules(), newExplain(), newNodes(), newFeatures(), newDiff(), newMigrate(),
-		newWhy(), newTopology(), newRequest(), newSchedulerConfig(), newExport(), newBaseline(), newDoctor())
-	add(cmd, groupImages, newImage(), newCompat())
+	add(cmd, groupWrite, lint.NewCommand(), eval.NewCommand(), test.NewCommand(), eval.NewExprCommand(), template.NewCommand(), library.NewCommand(), schema.NewCommand(), convert.NewCommand())
+	add(cmd, groupLook, scan.NewCommand(), capture.NewCommand(), ui.NewCommand(doctor.WorkerFaults))
+	add(cmd, groupCluster, rules.NewCommand(), explain.NewCommand(), nodes.NewCommand(), features.NewCommand(), diff.NewCommand(), migrate.NewCommand(),
+		why.NewCommand(), topology.NewCommand(), request.NewCommand(), schedulerconfig.NewCommand(), export.NewCommand(), baseline.NewCommand(), doctor.NewCommand())
+	add(cmd, groupImages, image.NewCommand(), image.NewCompatCommand())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)
 	explainArguments(cmd)

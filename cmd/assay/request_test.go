@@ -3,29 +3,31 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/assay-project/assay/cmd/assay/internal/clustertest"
 )
 
 func TestRequestSelector(t *testing.T) {
-	condition := func(status, reason, message string) object {
-		return object{"conditions": []any{object{
+	condition := func(status, reason, message string) clustertest.Object {
+		return clustertest.Object{"conditions": []any{clustertest.Object{
 			"type": "Materialized", "status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
 		}}}
 	}
-	required := object{"matchFeatures": []any{object{"feature": "cpu.cpuid"}}}
+	required := clustertest.Object{"matchFeatures": []any{clustertest.Object{"feature": "cpu.cpuid"}}}
 	long := strings.Repeat("x", 61)
-	api := fakeCluster()
-	for name, parts := range map[string][2]object{
+	api := clustertest.Cluster()
+	for name, parts := range map[string][2]clustertest.Object{
 		"amx":   {{"required": required}, condition("True", "Labeled", "")},
 		"late":  {{"required": required}, condition("False", "TooManyRequests", "older requests take all 50 places")},
 		"new":   {{"required": required}, {}},
 		"never": {{"required": required, "materialize": "Never"}, {}},
 		long:    {{"required": required}, {}},
 	} {
-		api[assayAPI+"namespaces/ml/nodefeaturerequests/"+name] = object{
-			"metadata": object{"namespace": "ml", "name": name, "generation": 1}, "spec": parts[0], "status": parts[1],
+		api[clustertest.Assay+"namespaces/ml/nodefeaturerequests/"+name] = clustertest.Object{
+			"metadata": clustertest.Object{"namespace": "ml", "name": name, "generation": 1}, "spec": parts[0], "status": parts[1],
 		}
 	}
-	kubeconfig := fakeAPI(t, api)
+	kubeconfig := clustertest.Serve(t, api)
 	for name, test := range map[string]struct {
 		args string
 		want string

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )

@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/podlabels"
-	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/cmd/assay/internal/podlabels"
+	"github.com/assay-project/assay/cmd/assay/internal/serving"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/podadmission"
 	"github.com/assay-project/assay/rules/requirements"

@@ -11,8 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/assay-project/assay/api/topology/v1alpha2"
-	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/numa"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/numa"
 	"github.com/assay-project/assay/discovery/topology"
 	"github.com/assay-project/assay/rules/clip"
 )

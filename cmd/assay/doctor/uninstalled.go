@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 	"github.com/assay-project/assay/internal/definition"
 	"github.com/assay-project/assay/rules/clip"
 )

@@ -7,7 +7,7 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/podlabels"
+	"github.com/assay-project/assay/cmd/assay/internal/podlabels"
 )
 
 // Pod keeps the labels first that a pod selects, unless it has a node.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
-	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/cmd/assay/internal/serving"
 	"github.com/assay-project/assay/internal/fleet/index"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/column"
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/column"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/requirements"
 	"github.com/assay-project/assay/rules/review"

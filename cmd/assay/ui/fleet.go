@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/column"
-	"github.com/assay-project/assay/cmd/assay/featurecount"
+	"github.com/assay-project/assay/cmd/assay/internal/column"
+	"github.com/assay-project/assay/cmd/assay/internal/featurecount"
 )
 
 const (

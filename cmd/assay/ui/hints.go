@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/internal/column"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/suggest"

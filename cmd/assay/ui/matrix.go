@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/internal/column"
 	"github.com/assay-project/assay/rules"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/cmd/assay/internal/held"
 	"github.com/assay-project/assay/rules"
 )
 

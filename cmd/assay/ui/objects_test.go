@@ -18,7 +18,7 @@ import (
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	topologyv1alpha2 "github.com/assay-project/assay/api/topology/v1alpha2"
-	"github.com/assay-project/assay/cmd/assay/serving"
+	"github.com/assay-project/assay/cmd/assay/internal/serving"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/extender"
 	"github.com/assay-project/assay/internal/fleet/index"

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/cmd/assay/held"
-	"github.com/assay-project/assay/cmd/assay/tracing"
+	"github.com/assay-project/assay/cmd/assay/internal/held"
+	"github.com/assay-project/assay/cmd/assay/internal/tracing"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/hold"
 	"github.com/assay-project/assay/rules"

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/check"
+	"github.com/assay-project/assay/cmd/assay/internal/check"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 )

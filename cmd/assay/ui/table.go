@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
 )
 
 // rowsPerPage is the number of rows of a table on one page: a hundred rows with nineteen columns have less than 300 kB.

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/held"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/held"
 	"github.com/assay-project/assay/cmd/assay/ui"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/cluster"
-	"github.com/assay-project/assay/cmd/assay/held"
-	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/internal/baselines"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/held"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/internal/fleet/index"
 	"github.com/assay-project/assay/rules"

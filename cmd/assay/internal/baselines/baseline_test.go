@@ -128,7 +128,7 @@ func TestHiddenFeaturesAreNotProposed(t *testing.T) {
 func TestAProposalShowsNoDirectionMarks(t *testing.T) {
 	version := "1.0\u202e0.2"
 	nodes := []baseline.Node{node(t, "a", fmt.Sprintf(`attributes: {kernel.version: {elements: {full: %q}}}`, version))}
-	p := cli.Propose("fleet", nil, nodes, nothing)
+	p := baselines.Propose("fleet", nil, nodes, nothing)
 	text := p.YAML()
 	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 		t.Errorf("got unprintable characters in %q", text)

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/assay-project/assay/cmd/assay/column"
+	"github.com/assay-project/assay/cmd/assay/internal/column"
 	"github.com/assay-project/assay/rules/dictionary"
 	"github.com/assay-project/assay/rules/manifest"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
-	"github.com/assay-project/assay/cmd/assay/tracing"
+	"github.com/assay-project/assay/cmd/assay/internal/tracing"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"

@@ -10,12 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/assay-project/assay/cmd/assay/held"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
 	"github.com/assay-project/assay/cmd/assay/internal/evaluation"
+	"github.com/assay-project/assay/cmd/assay/internal/held"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/cmd/assay/internal/written"
 	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"

@@ -6,7 +6,7 @@ import (
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
-	"github.com/assay-project/assay/cmd/assay/written"
+	"github.com/assay-project/assay/cmd/assay/internal/written"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"

@@ -10,9 +10,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/podlabels"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
-	"github.com/assay-project/assay/cmd/assay/podlabels"
 	"github.com/assay-project/assay/internal/fleet/resourceslice"
 )
 

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	assayv1alpha1 "github.com/assay-project/assay/api/assay/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/serving"
 	"github.com/assay-project/assay/cmd/assay/internal/workload"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
-	"github.com/assay-project/assay/cmd/assay/serving"
 	"github.com/assay-project/assay/rules/requirements"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/cmd/assay/internal/report"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/manifest"
 )

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/input"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
-	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/cmd/assay/internal/report"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/suite"
 )

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 )
 
 // CompletePods completes with the names of pods, and of other workloads after their kind: "deployment NAME" and "deployment/NAME". Without

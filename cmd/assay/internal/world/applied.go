@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
-	"github.com/assay-project/assay/cmd/assay/check"
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/check"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
-	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
+	"github.com/assay-project/assay/cmd/assay/internal/report"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/assay-project/assay/cmd/assay/check"
-	"github.com/assay-project/assay/cmd/assay/input"
+	"github.com/assay-project/assay/cmd/assay/internal/check"
 	"github.com/assay-project/assay/cmd/assay/internal/cli"
+	"github.com/assay-project/assay/cmd/assay/internal/input"
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
-	"github.com/assay-project/assay/cmd/assay/report"
+	"github.com/assay-project/assay/cmd/assay/internal/report"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/manifest"
 	"github.com/assay-project/assay/rules/review"

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/assay-project/assay/cmd/assay/cluster"
+	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/settings"
 )
