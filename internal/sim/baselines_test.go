@@ -14,12 +14,16 @@ import (
 	"github.com/assay-project/assay/internal/sim/apiserver"
 )
 
-const baselinesPath = "/apis/assay.dev/v1alpha1/nodebaselines"
+const (
+	baselinesPath = "/apis/assay.dev/v1alpha1/nodebaselines"
+	groupsPath    = "/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/" + namespace + "/nodefeaturegroups"
+)
 
 // allowed are the values of a0 that the baseline requires.
 var allowed = []string{"0", "1"}
 
-// declare creates a baseline of all nodes: which values an attribute may have, and that it is equal on all of them.
+// declare creates a baseline of all nodes: which values an attribute may have, and that it is equal on all of them. It also creates a group of
+// the nodes with one of the values.
 func (w *world) declare() {
 	w.do("user", http.MethodPost, baselinesPath, object{"metadata": object{"name": "fleet"}, "spec": object{
 		"require": []any{object{"name": "allowed", "matchFeatures": []any{
@@ -27,6 +31,9 @@ func (w *world) declare() {
 		}}},
 		"uniform": []any{object{"name": "equal", "value": "{@test.attr.a0}"}},
 	}})
+	group := required(allowed[1])
+	group["name"] = "fast"
+	w.do("user", http.MethodPost, groupsPath, object{"metadata": object{"name": "fast"}, "spec": object{"featureGroupRules": []any{group}}})
 }
 
 // deviation is a node that fails a check.

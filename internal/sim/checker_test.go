@@ -390,8 +390,7 @@ func (c *checker) settled() {
 			c.w.violate("%s has %v at the end, and the rules want %v", name, have, want)
 		}
 	}
-	c.settledBaselines()
-	c.settledRules(nodes)
+	c.settledStatuses(nodes)
 }
 
 // The check expected the keys of one version of all rules. A node became ready when a deleted rule had been compiled, and one that was created

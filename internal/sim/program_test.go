@@ -111,6 +111,7 @@ type program struct {
 // config is the configuration of the controllers of a schedule.
 func (w *world) config() controller.Config {
 	c := config(w.losing)
+	c.FeatureGates[settings.GateGroups] = w.declares
 	if w.redefines {
 		c.DefinitionsEvery = 0
 	}
