@@ -298,9 +298,7 @@ func (d *demo) rejectRule(ctx context.Context) error {
 	if err := d.printFile(brokenRule); err != nil {
 		return err
 	}
-	args := []string{"apply", "-f", brokenRule}
-	fmt.Println("$ kubectl", stage.Line(args))
-	if err := d.run(ctx, d.cluster.Program(kube.Kubectl), args...); err == nil {
+	if err := d.show(ctx, "apply", "-f", brokenRule); err == nil {
 		return fmt.Errorf("%s was accepted", brokenRule)
 	}
 	return ctx.Err()
@@ -314,16 +312,9 @@ func (d *demo) fixRule(ctx context.Context) error {
 	if err := d.await(ctx, "example.com/recent-kernel", "true"); err != nil {
 		return err
 	}
-	fmt.Println("$ assay explain", d.node, "example.com/recent-kernel")
-	return d.run(ctx, filepath.Join(d.bin, cli), "explain", d.node, "example.com/recent-kernel")
-}
-
-// run runs a program with its output on the terminal.
-func (d *demo) run(ctx context.Context, program string, args ...string) error {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
-	return cmd.Run()
+	explain := exec.CommandContext(ctx, filepath.Join(d.bin, cli), "explain", d.node, "example.com/recent-kernel")
+	explain.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig)
+	return stage.Show(explain)
 }
 
 // printFile prints a file after the command that shows it.
@@ -353,10 +344,7 @@ func (d *demo) showLabels(ctx context.Context) error {
 
 // show runs kubectl and prints the command and its output.
 func (d *demo) show(ctx context.Context, args ...string) error {
-	fmt.Println("$ kubectl", stage.Line(args))
-	out, err := d.cluster.Kubectl(ctx, args...)
-	fmt.Print(out)
-	return err
+	return stage.Show(stage.Command(ctx, d.cluster, args...))
 }
 
 // await waits until the Node has the label, with the value unless that is "". The error quotes the logs.

@@ -21,7 +21,11 @@ func TestTheDemoAndTheFirstRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
+	demo := filepath.Join(t.TempDir(), "demo")
+	for _, name := range []string{"assay-worker", "assay-manager"} {
+		testkit.Program(t, name)
+	}
+	bin := filepath.Dir(testkit.Program(t, "assay"))
 	run := func(name string, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
@@ -32,16 +36,16 @@ func TestTheDemoAndTheFirstRule(t *testing.T) {
 		}
 		return string(out)
 	}
-	run("go", "build", "-o", bin, "./cmd/...", "./test/demo")
+	run("go", "build", "-o", demo, "./test/demo")
 	cache := "XDG_CACHE_HOME=" + ownCache(t)
 	t.Cleanup(func() {
-		cmd := exec.Command(filepath.Join(bin, "demo"), "--down")
+		cmd := exec.Command(demo, "--down")
 		cmd.Env = append(os.Environ(), cache)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("demo --down: %v\n%s", err, out)
 		}
 	})
-	story := run("env", cache, filepath.Join(bin, "demo"), "--bin", bin, "--keep")
+	story := run("env", cache, demo, "--bin", bin, "--keep")
 	for _, want := range []string{
 		"== The worker discovers the hardware and publishes it",
 		`The NodeFeatureRule "kernel" is invalid:`,
