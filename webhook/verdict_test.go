@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/assay-project/assay/rules/warning"
 )
 
@@ -35,5 +38,28 @@ func TestWarningsAreShortenedOnlyIfTheAPIServerWouldCutThem(t *testing.T) {
 		if !strings.Contains(w, fmt.Sprintf("metadata.annotations[assay.dev/required-features]…[vendor].value[0]: %d long", i)) {
 			t.Errorf("got %s", w)
 		}
+	}
+}
+
+// TestTheMostSevereOfManyWarningsAreShown: kubectl prints a line for each, and the rest is counted.
+func TestTheMostSevereOfManyWarningsAreShown(t *testing.T) {
+	all := []warning.Warning{{Rank: 2, Message: "mild"}}
+	var want []string
+	for i := range maxWarnings + 5 {
+		w := warning.Warning{Rank: 1, Message: fmt.Sprintf("severe %d", i)}
+		all, want = append(all, w, w), append(want, w.Message)
+	}
+	want = append(want[:maxWarnings-1], "and 7 more warnings; assay lint shows them all")
+	if got := worst(all); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestALongValueIsCutInARejection: the message of the API server would contain all of it.
+func TestALongValueIsCutInARejection(t *testing.T) {
+	v := &verdict{}
+	v.Errors = field.ErrorList{field.Invalid(field.NewPath("spec"), strings.Repeat("x", 2*maxValueLen), "wrong")}
+	if got := v.response(&admissionv1.AdmissionRequest{}).Result.Message; strings.Contains(got, strings.Repeat("x", maxValueLen+1)) || !strings.Contains(got, "xxx") {
+		t.Errorf("the message is %s", got)
 	}
 }
