@@ -98,17 +98,16 @@ Exit codes: 0 success; 1 negative result (errors found, a test failed, a rule co
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 	}
-	cmd.AddGroup(
-		&cobra.Group{ID: groupWrite, Title: "Write rules:"},
-		&cobra.Group{ID: groupLook, Title: "Inspect nodes:"},
-		&cobra.Group{ID: groupCluster, Title: "Use a cluster:"},
-		&cobra.Group{ID: groupImages, Title: "Check images:"},
-	)
-	add(cmd, groupWrite, lint.NewCommand(), eval.NewCommand(), test.NewCommand(), eval.NewExprCommand(), template.NewCommand(), library.NewCommand(), schema.NewCommand(), convert.NewCommand())
-	add(cmd, groupLook, scan.NewCommand(), capture.NewCommand(), ui.NewCommand(doctor.WorkerFaults))
-	add(cmd, groupCluster, rules.NewCommand(), explain.NewCommand(), nodes.NewCommand(), features.NewCommand(), diff.NewCommand(), migrate.NewCommand(),
-		why.NewCommand(), topology.NewCommand(), request.NewCommand(), schedulerconfig.NewCommand(), export.NewCommand(), baseline.NewCommand(), doctor.NewCommand())
-	add(cmd, groupImages, image.NewCommand(), image.NewCompatCommand())
+	cmd.AddGroup(&cobra.Group{ID: groupFirst, Title: "Commands:"}, &cobra.Group{ID: groupMore, Title: "More commands:"})
+	add(cmd, groupFirst,
+		lint.NewCommand(), eval.NewCommand(), diff.NewCommand(),
+		nodes.NewCommand(), explain.NewCommand(), why.NewCommand(), doctor.NewCommand(), ui.NewCommand(doctor.WorkerFaults))
+	add(cmd, groupMore,
+		test.NewCommand(), eval.NewExprCommand(), template.NewCommand(), library.NewCommand(), schema.NewCommand(), convert.NewCommand(),
+		scan.NewCommand(), capture.NewCommand(),
+		rules.NewCommand(), features.NewCommand(), migrate.NewCommand(), topology.NewCommand(), request.NewCommand(),
+		schedulerconfig.NewCommand(), export.NewCommand(), baseline.NewCommand(),
+		image.NewCommand(), image.NewCompatCommand())
 	cmd.AddCommand(newVersion(), newDocs(), newOptions())
 	groupFlags(cmd)
 	explainArguments(cmd)
@@ -136,11 +135,10 @@ func hintForFlag(cmd *cobra.Command, err error) string {
 	return fmt.Sprintf("; see %s --help", cmd.CommandPath())
 }
 
+// The help shows first what most users need: to write a rule, and to see what it does.
 const (
-	groupWrite   = "write"
-	groupLook    = "look"
-	groupCluster = "cluster"
-	groupImages  = "images"
+	groupFirst = "first"
+	groupMore  = "more"
 )
 
 func add(root *cobra.Command, group string, list ...*cobra.Command) {
