@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into the pages; read the diff")
 
-// pages are the pages that hold examples, and how many of them at least: a page whose fences say nothing would pass for ever.
+// pages are the pages that hold examples, and how many of them at least: a page whose fences say nothing would always pass.
 var pages = map[string]int{
 	"../README.md":       1,
 	"composition.md":     9,

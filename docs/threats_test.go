@@ -12,7 +12,7 @@ import (
 // row begins a row of a table that is about one thing, or about several.
 var row = regexp.MustCompile(`(?m)^\| (\d+)(?:–(\d+))? \|.*\|([^|]*)\|$`)
 
-// TestEveryThreatNamesWhatShowsIt counts through the tables: a threat or an input that nobody looks at must not be left out of them.
+// TestEveryThreatNamesWhatShowsIt counts through the tables: a threat or an input that no test covers must not be left out of them.
 // TestLinks looks whether the tests are there.
 func TestEveryThreatNamesWhatShowsIt(t *testing.T) {
 	page := read(t, "design/threats.md")

@@ -74,7 +74,7 @@ func TestReservedKeysCannotBeSetInAnyWay(t *testing.T) {
 	}
 	for _, way := range waysToWrite {
 		if got := written(t, way, "example.com/free"); len(got) != 1 || got[0] != "example.com/free" {
-			t.Errorf("this is no way to write a key, it gives %v: %s", got, way)
+			t.Errorf("got %v of a key that may be written, want it alone: %s", got, way)
 		}
 		for _, key := range reserved {
 			if got := written(t, way, key); len(got) > 0 {

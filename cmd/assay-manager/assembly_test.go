@@ -66,7 +66,7 @@ func TestExtenderPutsRulesTogetherAsTheControllerDoes(t *testing.T) {
 		}
 	}
 	if has("from-the-past") == nil {
-		t.Error("nobody has kept that")
+		t.Error("got a kept state that was not stored")
 	}
 	// The controller has stored the assembled spec of a rule whose base was deleted.
 	past := &assembly.Kept{UID: lost.UID, Spec: &nfdv1alpha1.NodeFeatureRuleSpec{

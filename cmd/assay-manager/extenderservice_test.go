@@ -229,10 +229,10 @@ func TestExtenderBehindItsService(t *testing.T) {
 	})
 	waits := podFor(namespace, "waits", "nobody-has-it")
 	testkit.Create(t, k, waits)
-	testkit.Eventually(t, "the pod is told what is missing", func(ctx context.Context) error {
+	testkit.Eventually(t, "the pod has a condition that names what is missing", func(ctx context.Context) error {
 		err := k.Get(ctx, client.ObjectKeyFromObject(waits), waits)
 		if text := fmt.Sprint(waits.Status.Conditions); err != nil || !strings.Contains(text, "cpu.cpuid/nobody-has-it (no node has it)") {
-			return fmt.Errorf("it is told %s (%w)", text, err)
+			return fmt.Errorf("got the conditions %s (%w)", text, err)
 		}
 		return nil
 	})

@@ -193,7 +193,7 @@ func TestSilentWatchGoesOnWhereItStopped(t *testing.T) {
 	if _, err := objects.GetInformer(t.Context(), &nodefeature.NodeFeature{}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Eventually(t, "it was opened anew again and again", func(context.Context) error {
+	testkit.Eventually(t, "it was opened again several times", func(context.Context) error {
 		if n := count.watches.Load(); n < 3 {
 			return fmt.Errorf("%d times", n)
 		}

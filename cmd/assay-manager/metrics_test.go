@@ -60,7 +60,7 @@ func TestSecureMetricsNeedATokenAndARight(t *testing.T) {
 	})
 	grant("assay-metrics-review", rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "webhook-" + p.namespace})
 	grant("assay-metrics-reader", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: p.namespace, Name: "prometheus"})
-	testkit.Eventually(t, "the roles are in force", func(ctx context.Context) error {
+	testkit.Eventually(t, "the roles are active", func(ctx context.Context) error {
 		if got := readMetrics(ctx, "https://"+p.metrics, permitted); !strings.HasPrefix(got, "200 ") {
 			return fmt.Errorf("got %s", got)
 		}

@@ -140,7 +140,7 @@ func TestWhatATokenCanObtain(t *testing.T) {
 		config.BearerToken = tokens[part]
 		return config
 	}
-	testkit.Eventually(t, "roles and policies are in force", func(ctx context.Context) error {
+	testkit.Eventually(t, "roles and policies are active", func(ctx context.Context) error {
 		if _, err := kubernetes.NewForConfigOrDie(as("controller")).CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil {
 			return err
 		}

@@ -133,7 +133,7 @@ func TestRulesDoNotExhaustControllerAndWebhook(t *testing.T) {
 	namespace := testkit.Namespace(t, k)
 	controller := startController(t, c, namespace)
 	labeled(t, k, "n1", "vendor.io/ordinary", "1")
-	testkit.Eventually(t, "the objects are refused", func(ctx context.Context) error {
+	testkit.Eventually(t, "the objects are rejected", func(ctx context.Context) error {
 		for i := range 5 {
 			var o nfdv1alpha1.NodeFeatureRule
 			if err := k.Get(ctx, client.ObjectKey{Name: fmt.Sprint("large-", i)}, &o); err != nil {

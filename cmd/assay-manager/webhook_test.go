@@ -254,7 +254,7 @@ func TestEndingLosesNoRequest(t *testing.T) {
 	}
 	err := k.Create(t.Context(), object(t, whole), client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-		t.Errorf("with the failure policy Fail and nobody to ask, a rule should be refused: %v", err)
+		t.Errorf("with the failure policy Fail and no webhook, got %v, want an error", err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "bystander-"}}
 	if err := k.Create(t.Context(), node, client.DryRunAll); err != nil {
@@ -382,7 +382,7 @@ func TestAMountedCertificateIsReplaced(t *testing.T) {
 		return err
 	})
 	if _, err := c.Kubectl(t.Context(), "get", "validatingwebhookconfiguration", webhook.ConfigurationName); err == nil {
-		t.Error("whoever mounts a certificate makes the configuration, too")
+		t.Error("the webhook writes its configuration although its certificate is mounted")
 	}
 }
 

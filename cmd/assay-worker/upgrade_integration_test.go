@@ -110,7 +110,7 @@ func makeGranular(t *testing.T, c client.Client) {
 func awaitManagedFields(t *testing.T, c client.Client, namespace string, granular bool) {
 	t.Helper()
 	tries := 0
-	testkit.Eventually(t, "the definition to be in force", func(ctx context.Context) error {
+	testkit.Eventually(t, "the definition to be served", func(ctx context.Context) error {
 		tries++
 		probe := nodeFeatureOf(namespace, fmt.Sprintf("probe-%t-%d", granular, tries))
 		if err := c.Create(ctx, probe); err != nil {

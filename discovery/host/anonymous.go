@@ -134,7 +134,7 @@ func (a *alias) content(name string, data []byte) []byte {
 // macAddress matches a MAC address in a file, and in names of interfaces chosen by udev, such as enx….
 var macAddress = regexp.MustCompile(`(?i)\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b|\b(?:en|wl|ww|ib|sl)x[0-9a-f]{12}\b`)
 
-// identifiers match other parts of names and texts that identify a machine or give access to it: what to keep before one, and the part.
+// identifiers match other parts of names and strings that identify a machine or give access to it: what to keep before one, and the part.
 var identifiers = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b((?:wwn-(?:0x)?|eui[.-]|naa[.-]))([0-9a-f]{16,32})\b`),                           // of disks
 	regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*://)([^\s/@"']+)@`),                                            // of a user, in a URL
@@ -142,7 +142,7 @@ var identifiers = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b((?:systemd[.])?machine[_-]id=)([0-9a-f]{32})\b`),                                // of a copied image, too
 }
 
-// ReplaceIdentifiers replaces the parts of a text that identify a machine or give access to it, except for addresses and UUIDs: world wide
+// ReplaceIdentifiers replaces the parts of a string that identify a machine or give access to it, except for addresses and UUIDs: world wide
 // names of disks, users and passwords in URLs, passwords and tokens in arguments, and the ID of the machine.
 func ReplaceIdentifiers(text string, with func(part string) string) string {
 	for _, re := range identifiers {

@@ -172,7 +172,7 @@ func FuzzArchive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever the archive contains, walking it terminates.
+		// Whatever the archive contains, names stay in their directory, and values can be published.
 		left := 1000
 		var walk func(dir string)
 		walk = func(dir string) {
@@ -181,8 +181,14 @@ func FuzzArchive(f *testing.F) {
 				return
 			}
 			for _, n := range names {
+				if n == "" || n == "." || n == ".." || strings.Contains(n, "/") {
+					t.Errorf("got the entry %q in %s, want a name", n, dir)
+				}
 				name := strings.TrimPrefix(dir+"/"+n, "./")
-				_, _ = h.ReadAttribute(name)
+				value, err := h.ReadAttribute(name)
+				if err == nil && (len(value) > host.MaxValueLength || value != host.Clean([]byte(value))) {
+					t.Errorf("got the value %q of %s, want a clean one", value, name)
+				}
 				walk(name)
 			}
 		}

@@ -106,7 +106,7 @@ func (s *Source) runHook(ctx context.Context, path string, out *elements) {
 	s.parse(out, path, stdout.buffer.Bytes())
 }
 
-// bounded is a writer that keeps data up to a limit, and returns an error for the rest. It does not embed the buffer, whose
+// bounded is a writer that keeps data up to a limit, and calls full when it discards more. It does not embed the buffer, whose
 // ReadFrom would bypass the limit.
 type bounded struct {
 	buffer bytes.Buffer

@@ -13,7 +13,7 @@ import (
 const (
 	// checkInterval is the mean interval between reads of the object's metadata without a watch.
 	checkInterval = time.Hour
-	// freeRepairs is how many changes by other clients within repairWindow are reverted immediately. After that another writer
+	// freeRepairs is the maximum number of changes by other clients within repairWindow that are reverted immediately. After that another writer
 	// keeps changing the object (or the garbage collector keeps deleting it because of a missing owner), and the delay grows.
 	freeRepairs  = 3
 	repairWindow = time.Hour

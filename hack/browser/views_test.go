@@ -263,7 +263,7 @@ func TestControlsHaveNames(t *testing.T) {
 	}
 }
 
-// contrast returns the texts on a page whose contrast is below that of WCAG 2 (AA, 4.5).
+// contrast returns the strings on a page whose contrast is below that of WCAG 2 (AA, 4.5).
 const contrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
 	const light = ([r, g, b]) => { const [x, y, z] = [r, g, b].map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);

@@ -114,7 +114,7 @@ func TestWrongQueriesAreFound(t *testing.T) {
 	}
 }
 
-// shown matches the labels in a text: {{label}} in a legend, $labels.label in an annotation.
+// shown matches the labels in a string: {{label}} in a legend, $labels.label in an annotation.
 var shown = regexp.MustCompile(`\{\{(\w+)\}\}|\$labels\.(\w+)`)
 
 // faults returns the errors of a query, and of the text that shows its result.

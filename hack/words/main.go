@@ -24,6 +24,7 @@ var list string
 type word struct {
 	find, except *regexp.Regexp
 	instead      string
+	code         bool // it is about a whole line of Go, not about the sentences in it
 }
 
 func main() {
@@ -46,6 +47,9 @@ func main() {
 			if w.except != nil {
 				text = w.except.ReplaceAllString(text, "")
 			}
+			if strings.HasSuffix(l.file, ".go") && !w.code {
+				text = strings.Join(prose.FindAllString(text, -1), "\n")
+			}
 			if hit := w.find.FindString(text); hit != "" {
 				fmt.Printf("%s:%d: %q: write %s\n", l.file, l.number, strings.TrimSpace(hit), w.instead)
 				found++
@@ -56,6 +60,9 @@ func main() {
 		log.Fatalf("%d phrases that docs/style.md replaces", found)
 	}
 }
+
+// prose matches the sentences in a line of Go: its strings and its comment. Names are not sentences.
+var prose = regexp.MustCompile(`"(\\.|[^"\\])*"|` + "`[^`]*`?" + `|//.*`)
 
 // emptyTree is the hash of a tree without files, which git knows in every repository.
 const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -87,7 +94,7 @@ func parse(list string) []word {
 		if strings.HasPrefix(row, "#") || len(columns) < 2 {
 			continue
 		}
-		w := word{find: regexp.MustCompile("(?i)" + columns[0]), instead: columns[1]}
+		w := word{find: regexp.MustCompile("(?i)" + columns[0]), instead: columns[1], code: strings.Contains(columns[0], `\(`) || columns[0][0] == '^'}
 		if len(columns) > 2 {
 			w.except = regexp.MustCompile("(?i)" + columns[2])
 		}

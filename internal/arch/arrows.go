@@ -46,7 +46,7 @@ var Arrows = []Arrow{
 	{
 		From:      []string{"./api/...", "./charts"},
 		Forbidden: []string{Module + "/..."}, Allowed: []string{"./api/..."},
-		Reason: "the API is data and names; everybody imports it, so it imports nobody",
+		Reason: "the API is data and names; all packages import it, so it imports none",
 	},
 	{
 		From: []string{Module + "/..."}, Except: []string{"./rules", "./rules/lang/...", "./cmd/assay/eval"},

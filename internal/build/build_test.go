@@ -27,6 +27,6 @@ func TestLinkerWins(t *testing.T) {
 	defer func(v, c string) { version, commit = v, c }(version, commit)
 	version, commit = "v1.2.3", "abc"
 	if Version() != "v1.2.3" || Commit() != "abc" {
-		t.Errorf("got %s, want what the linker was told", String())
+		t.Errorf("got %s, want the values that the linker set", String())
 	}
 }

@@ -17,7 +17,7 @@
 //	```yaml outcome file=…      assembles the file first and evaluates it
 //
 // Each row of a table below the HTML comment "expressions node=NAME as=label" contains a string and its result on that node. Other
-// YAML blocks are errors, unless they are marked as "example", so that no block is left unchecked by mistake.
+// YAML blocks are errors, unless they are marked as "example", so that no block is left unchecked by accident.
 package doctest
 
 import (

@@ -192,10 +192,10 @@ func TestNothingIsGuessed(t *testing.T) {
 	n, _ := newWorld(node("n1", nil), published(t, "a", "n1", "n1", withGPU))
 	n.rules.Ready()
 	if _, _, _, ok := n.Count(t.Context(), compile(t, "r", gpuRule)); ok {
-		t.Error("counted before everything was told")
+		t.Error("got a count before all nodes were known")
 	}
 	if _, ok := n.Published("kernel.config"); ok {
-		t.Error("known before everything was told")
+		t.Error("got features before all nodes were known")
 	}
 	n = start(t, node("n1", nil), published(t, "a", "n1", "n1", withGPU))
 	ended, cancel := context.WithCancel(t.Context())

@@ -209,7 +209,7 @@ func TestANodeStaysReadyWhileItsSetIsMissingAfterARestart(t *testing.T) {
 	})
 }
 
-// The request to create a missing set was never withdrawn if the cache did not show it yet when the set was there again: the worker looked for
+// The request to create a missing set was never withdrawn if the cache did not show it yet when the set was there again: the worker searched for
 // the set every few minutes, without end (found by seed 82115).
 func TestARequestForASetIsWithdrawnAlthoughTheCacheIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -365,9 +365,9 @@ rules:
 func TestAssembleYAMLChecksTypes(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a number as label":  {"{rules: [{name: x, labels: {a: 1}}]}", "spec.rules[0].labels[a]: expected a string, found the number 1; quote it: \"1\""},
-		"a text as number":   {"{priority: high}", "spec.priority: expected a number, found a string"},
+		"StringAsNumber":     {"{priority: high}", "spec.priority: expected a number, found a string"},
 		"a map as list":      {"{rules: {name: x}}", "spec.rules: expected a list, found a map"},
-		"a text as rule":     {"{rules: [x]}", "expected a map of fields, found a string"},
+		"StringAsRule":       {"{rules: [x]}", "expected a map of fields, found a string"},
 		"no locator":         {"{basedOn: [{exclude: [a]}]}", "expected one of name, file and url"},
 		"two locators":       {"{basedOn: [{name: a, file: b}]}", "found name and file"},
 		"a number as base":   {"{basedOn: 5}", "expected a locator"},

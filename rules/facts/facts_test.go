@@ -103,7 +103,7 @@ func TestDecodeLikeEncodingJSON(t *testing.T) {
 	}
 }
 
-// compareWithEncodingJSON decodes a string twice with one Interner, because the second time uses the table of known texts, and
+// compareWithEncodingJSON decodes a string twice with one Interner, because the second time uses the table of known JSON strings, and
 // compares the results with those of encoding/json.
 func compareWithEncodingJSON(t *testing.T, text string) {
 	t.Helper()
@@ -250,7 +250,7 @@ func TestSharesEqualSets(t *testing.T) {
 	in := NewInterner()
 	a, b := decode(t, small, in), decode(t, strings.ReplaceAll(small, "\t", ""), in)
 	if !sameSets(a, b) {
-		t.Error("texts that differ only in blanks are not shared")
+		t.Error("strings that differ only in blanks are not shared")
 	}
 	other := decode(t, strings.ReplaceAll(small, "15b3", "8086"), in)
 	if a.Feature("pci.device") == other.Feature("pci.device") || a.Feature("cpu.cpuid") != other.Feature("cpu.cpuid") {
@@ -282,7 +282,7 @@ func TestForgetsWhatIsNoLongerUsed(t *testing.T) {
 			runtime.GC()
 		}
 	}
-	for name, n := range map[string]int{"attributes": len(in.attributes.entries), "texts": len(in.attributeTexts.entries), "features": len(in.features.entries)} {
+	for name, n := range map[string]int{"attributes": len(in.attributes.entries), "strings": len(in.attributeTexts.entries), "features": len(in.features.entries)} {
 		if n > 6*firstSweep {
 			t.Errorf("the table of %s still has %d entries", name, n)
 		}

@@ -11,8 +11,8 @@ const (
 	// firstSweep is the number of entries at which a table is first searched for collected values.
 	firstSweep = 256
 
-	// maxKnownTexts is the maximum number of JSON texts in the table. One set can be written in any number of ways (spaces,
-	// escapes, order), so the number of sets in use does not limit the number of texts. The limit allows for two unique sets on
+	// maxKnownTexts is the maximum number of JSON strings in the table. One set can be written in any number of ways (spaces,
+	// escapes, order), so the number of sets in use does not limit the number of strings. The limit allows for two unique sets on
 	// each of 100,000 nodes and takes at most about 15 MB.
 	maxKnownTexts = 1 << 18
 )
@@ -139,7 +139,7 @@ func (in *Interner) column(c Column) *Column {
 	return in.columns.intern(h.Sum64(), c.equal, nextHash, func() *Column { return &c })
 }
 
-// digest identifies a JSON text. It consists of two 64-bit hashes with secret seeds: two texts have equal digests with a
+// digest identifies a JSON string. It consists of two 64-bit hashes with secret seeds: two strings have equal digests with a
 // probability of 2⁻¹²⁸, and a client that does not know the seeds cannot search for collisions.
 type digest [2]uint64
 

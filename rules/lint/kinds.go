@@ -250,7 +250,7 @@ func (l *linter) operator(at place, element *dictionary.Element, key, v string) 
 	return false
 }
 
-// meant returns the value of an element that somebody probably means who writes another one, or "".
+// meant returns the value of an element that the author of another one probably means, or "".
 func meant(element *dictionary.Element, v string) string {
 	if right := dictionary.Instead(element.Wrong, v); right != "" {
 		return right

@@ -74,7 +74,7 @@ func TestLabelsKnowEveryField(t *testing.T) {
 			set, _ := rules.CompileSpec("o", spec, rules.Options{})
 			kept := len(podadmission.LabelsOf([]podadmission.Rules{{Set: set, Spec: spec}}, rules.Options{})) > 0
 			if kept != f.keeps {
-				t.Errorf("with %s.%s the label stands for the matchers: %t, want %t", kind.Name(), name, kept, f.keeps)
+				t.Errorf("with %s.%s the label is equivalent to the matchers: got %t, want %t", kind.Name(), name, kept, f.keeps)
 			}
 		}
 	}

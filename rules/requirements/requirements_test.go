@@ -39,7 +39,7 @@ func TestMistakesInAnnotationsHavePaths(t *testing.T) {
 		"a map":             {preferred: "weight: 1", want: at + "preferred-features]: Invalid value: expected a list of weight with matchFeatures, matchAny or conditions, found a map"},
 		"a number inside":   {required: "matchFeatures: 7", want: "Invalid value: matchFeatures cannot be a number; expected a map"},
 		"a weight in words": {preferred: "- {weight: much, matchFeatures: [{feature: a.b}]}", want: "Invalid value: weight cannot be a string; expected a list"},
-		"misspelt":          {required: "matchFeature: []", want: `unknown field "matchFeature"`},
+		"Misspelled":        {required: "matchFeature: []", want: `unknown field "matchFeature"`},
 		"nothing":           {required: "{}", want: at + "required-features]: Required value: write matchFeatures"},
 		"operator":          {required: "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exist}}}]", want: at + "required-features].matchFeatures[0].matchExpressions[c].op"},
 		"too long":          {required: strings.Repeat("#", requirements.MaxAnnotation+1), want: "put it into a NodeFeatureRequest"},
@@ -70,7 +70,7 @@ func TestTheLongestAnnotationIsRead(t *testing.T) {
 	text := "matchFeatures: [{feature: a.b, matchExpressions: {c: {op: Exists}}}]\n#"
 	text += strings.Repeat("x", requirements.MaxAnnotation-len(text))
 	if reqs, got := annotations(t, text, ""); reqs == nil {
-		t.Errorf("%d bytes are refused: %s", len(text), got)
+		t.Errorf("%d bytes are rejected: %s", len(text), got)
 	}
 }
 

@@ -84,23 +84,24 @@ func TestAcceptsWhatWorks(t *testing.T) {
 
 func TestRejectsWhatASchemaCan(t *testing.T) {
 	s := compile(t, "nodefeaturerules")
-	for name, rule := range map[string]string{
-		"MisspelledField":          `{name: r, label: {a: b}}`,
-		"MisspelledFieldOfMatcher": `{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpression: {AVX: {op: Exists}}}]}`,
-		"LowerCaseOperator":        `{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: exists}}}]}`,
-		"ScalarValue":              `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: "10de"}}}]}`,
-		"NumberAsValue":            `{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: [5]}}}]}`,
-		"InWithoutValue":           `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In}}}]}`,
-		"ExistsWithValue":          `{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: Exists, value: ["1"]}}}]}`,
-		"GtWithTwoValues":          `{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: ["1", "2"]}}}]}`,
-		"BooleanLabel":             `{name: r, labels: {a: true}}`,
-		"UnknownCondition":         `{name: r, labels: {a: b}, conditions: [{op: equal, args: {values: [1, 2]}}]}`,
-		"UnknownAction":            `{name: r, actions: [{op: set-label, args: {}}]}`,
-		"UnknownTaintEffect":       `{name: r, taints: [{key: a/b, effect: NoRun}]}`,
+	for name, test := range map[string]struct{ rule, at string }{
+		"MisspelledField":          {`{name: r, label: {a: b}}`, ""},
+		"MisspelledFieldOfMatcher": {`{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpression: {AVX: {op: Exists}}}]}`, "/matchFeatures/0"},
+		"LowerCaseOperator":        {`{name: r, matchFeatures: [{feature: cpu.cpuid, matchExpressions: {AVX: {op: exists}}}]}`, "/matchFeatures/0/matchExpressions/AVX/op"},
+		"ScalarValue":              {`{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In, value: "10de"}}}]}`, "/matchFeatures/0/matchExpressions/vendor/value"},
+		"NumberAsValue":            {`{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: [5]}}}]}`, "/matchFeatures/0/matchExpressions/major/value/0"},
+		"InWithoutValue":           {`{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: In}}}]}`, "/matchFeatures/0/matchExpressions/vendor"},
+		"ExistsWithValue":          {`{name: r, matchFeatures: [{feature: pci.device, matchExpressions: {vendor: {op: Exists, value: ["1"]}}}]}`, "/matchFeatures/0/matchExpressions/vendor/value"},
+		"GtWithTwoValues":          {`{name: r, matchFeatures: [{feature: kernel.version, matchExpressions: {major: {op: Gt, value: ["1", "2"]}}}]}`, "/matchFeatures/0/matchExpressions/major/value"},
+		"BooleanLabel":             {`{name: r, labels: {a: true}}`, "/labels/a"},
+		"UnknownCondition":         {`{name: r, labels: {a: b}, conditions: [{op: equal, args: {values: [1, 2]}}]}`, "/conditions/0/op"},
+		"UnknownAction":            {`{name: r, actions: [{op: set-label, args: {}}]}`, "/actions/0/op"},
+		"UnknownTaintEffect":       {`{name: r, taints: [{key: a/b, effect: NoRun}]}`, "/taints/0/effect"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := s.Validate(ruleObject(t, rule)); err == nil {
-				t.Errorf("accepts %s", rule)
+			err := s.Validate(ruleObject(t, test.rule))
+			if want := "at '/spec/rules/0" + test.at + "': "; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got the error %v, want one %s", test.rule, err, want)
 			}
 		})
 	}

@@ -92,7 +92,7 @@ func TestCapturesHaveNoIdentifier(t *testing.T) {
 	}
 	for kind, text := range map[string]string{"facts": string(clean), "archive": string(archive)} {
 		if !strings.Contains(text, "A1") || !strings.Contains(text, "proxy.example.com") {
-			t.Fatalf("the %s lack the texts: %s", kind, text)
+			t.Fatalf("the %s lack these strings: %s", kind, text)
 		}
 		for whole, part := range identifiers {
 			if strings.Contains(text, part) {

@@ -91,7 +91,7 @@ func (m *copyMode) run(load *loader, src string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// absolute makes the locators in a text absolute and changes nothing else.
+// absolute makes the locators in a string absolute and changes nothing else.
 func absolute(load *loader, at locator, doc *compose.YAML, text []byte) ([]byte, error) {
 	edits, err := locatorEdits(at, doc)
 	if err != nil {

@@ -105,7 +105,9 @@ func (d *Directory) load(log logger) {
 	}
 	d.latest = next
 	good := len(next.Problems) == 0
+	message := "Built-in rules have errors; the last valid ones stay active"
 	if good || d.inForce == nil {
+		message = "Built-in rules have errors; only those without errors are active"
 		d.inForce = next
 		d.registry.PutBuiltIn(next.Compiled())
 	}
@@ -115,7 +117,7 @@ func (d *Directory) load(log logger) {
 	} else {
 		d.valid.Set(0)
 		log.Error(fmt.Errorf("%d errors; the first: %s", len(next.Problems), next.Problems[0]),
-			"the built-in rules have errors; the last valid ones stay active", "directory", d.path)
+			message, "directory", d.path)
 	}
 	select {
 	case d.changed <- struct{}{}:

@@ -181,7 +181,7 @@ func TestANodeThatWasNotEvaluatedKeepsItsDevices(t *testing.T) {
 	w.want("after it", "")
 }
 
-// Seed 1914: the pool was complete for a moment between two looks at the node.
+// Seed 1914: the pool was complete for a moment between two passes over the node.
 func TestAPoolThatWasCompleteBetweenTwoLooksKeepsItsDevices(t *testing.T) {
 	w := newWorld(t, slice("a", "gpu", 1, 1, 0))
 	w.want("at first", "gpu 0 true")

@@ -137,7 +137,7 @@ func TestRandomTemplatesAgreeWithTextTemplate(t *testing.T) {
 		}
 	}
 	if refused > count/10 {
-		t.Errorf("%d of %d templates are refused here and work with text/template", refused, count)
+		t.Errorf("%d of %d templates are rejected here and work with text/template", refused, count)
 	}
 }
 

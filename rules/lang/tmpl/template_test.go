@@ -152,7 +152,7 @@ func TestCompileProblems(t *testing.T) {
 		"Random":         {"{{ uuidv4 }}", []string{`line 1, column 4: the function "uuidv4" is not available: it is random, so the node would change with every evaluation; derive the string from the node with sha256sum`}},
 		"Clock":          {"\n {{ now }}", []string{`line 2, column 5: the function "now" is not available: it depends on the clock, so the node would change without a cause; use an expiry time in a feature file`}},
 		"AllAtOnce":      {`{{ env "A" }}{{ genCA "a" 1 }}`, []string{"reads the environment", "slow by design"}},
-		"Misspelt":       {`{{ ToUpper "a" }}{{ hasprefix "a" "b" }}`, []string{`unknown function "ToUpper"`, `did you mean "hasPrefix"?`}},
+		"Misspelled":     {`{{ ToUpper "a" }}{{ hasprefix "a" "b" }}`, []string{`unknown function "ToUpper"`, `did you mean "hasPrefix"?`}},
 		"Arity":          {`{{ upper }}{{ trunc 1 }}{{ max }}`, []string{"upper takes 1 arguments, not 0", "trunc takes 2 arguments, not 1", "max takes at least 1 arguments, not 0"}},
 		"BadPattern":     {`{{ regexMatch "(" "a" }}`, []string{"missing closing )"}},
 		"LongPattern":    {`{{ regexMatch "` + strings.Repeat("a", 2000) + `" "a" }}`, []string{"the pattern is 2000 bytes long"}},

@@ -147,7 +147,7 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Good, Bad, Warn, Faint and Bold return a text in a style.
+// Good, Bad, Warn, Faint and Bold return a string in a style.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
 func (s Style) Bad(text string) string { return s.paint("31", text) }
@@ -215,5 +215,5 @@ func HeadersFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "no-headers", false, "do not print the header of a table")
 }
 
-// Runes returns the number of characters of a text.
+// Runes returns the number of characters of a string.
 func Runes(s string) int { return len([]rune(s)) }
