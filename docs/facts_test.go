@@ -345,8 +345,8 @@ var (
 	verbOfAssay = regexp.MustCompile("(?m)`(assay [a-z][^`\n]*)`|^ *(?:\\$ )?(assay [a-z][^\n]*)$")
 	// section matches a section of cli.md, which cmd/assay compares with the program.
 	section = regexp.MustCompile(`(?m)^## (.+)$`)
-	// flagsOfRow matches the names of a flag in the first column of a table, and flagOfCommand those of a command.
-	flagsOfRow    = regexp.MustCompile("(?m)^\\| `(?:(-[a-z]), )?(--[a-z-]+)")
+	// flagsOfRow matches the names of a flag in the first column of a table or in a link to it, and flagOfCommand those of a command.
+	flagsOfRow    = regexp.MustCompile("(?m)(?:^\\| |\\[)`(?:(-[a-z]), )?(--[a-z-]+)")
 	flagOfCommand = regexp.MustCompile(`(?:^| )(--?[a-z][a-z-]*)`)
 )
 

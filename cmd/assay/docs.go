@@ -36,7 +36,7 @@ func newDocs() *cobra.Command {
 // eachVerb calls f for every visible command, depth first.
 func eachVerb(cmd *cobra.Command, f func(*cobra.Command)) {
 	for _, c := range cmd.Commands() {
-		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+		if !documented(c) {
 			continue
 		}
 		f(c)
@@ -69,40 +69,86 @@ For kubectl, put an executable ` + "`kubectl_complete-assay`" + ` with the line 
 `
 
 func writeMarkdown(w io.Writer, root *cobra.Command) {
-	fmt.Fprint(w, preface)
-	eachVerb(root, func(c *cobra.Command) {
-		if !c.Runnable() {
-			return
+	fmt.Fprint(w, preface+"\n| command | |\n|---|---|\n")
+	common := commonFlags(root)
+	for _, c := range root.Commands() {
+		if documented(c) {
+			fmt.Fprintf(w, "| [`%s`](#%s) | %s |\n", c.Name(), anchor(c), cell(c.Short))
 		}
-		fmt.Fprintf(w, "\n## %s\n\n%s\n\n```\n%s\n```\n", c.CommandPath(), long(c), c.UseLine())
-		if c.Example != "" {
-			fmt.Fprintf(w, "\nExamples:\n\n```\n%s\n```\n", unindent(c.Example))
-		}
-		if len(c.Aliases) > 0 {
-			fmt.Fprintf(w, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
-		}
-		rows := ""
-		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden && f.Name != "help" && !shared(f) {
-				rows += fmt.Sprintf("| `%s` | %s |\n", flagName(f), strings.ReplaceAll(f.Usage, "|", "\\|"))
-			}
-		})
-		if rows != "" {
-			fmt.Fprintf(w, "\n| flag | |\n|---|---|\n%s", rows)
-		}
-		if c.Flags().Lookup("nfd-strict") != nil {
-			fmt.Fprintln(w, "\nIt also takes the settings of the controller, see [Settings](#settings).")
-		}
-		if c.Flags().Lookup("kubeconfig") != nil {
-			fmt.Fprintln(w, "\nIt also takes kubectl's flags, see [Clusters](#clusters).")
-		}
-	})
+	}
+	eachVerb(root, func(c *cobra.Command) { writeCommand(w, c, common) })
 	fmt.Fprint(w, "\n## Settings\n\nThe settings of the controller that affect the results of rules, under the controller's names. In a cluster they override those of the\n"+
 		"installed controller, or for `assay lint --from-cluster` those of the webhook; if the user may not read them, a note says so. Without an\n"+
-		"installation rules may create taints.\n\n| flag | |\n|---|---|\n")
-	flagTable(w, root, controllerFlags())
-	fmt.Fprint(w, "\n## Clusters\n\n| flag | |\n|---|---|\n")
-	flagTable(w, root, clusterFlags())
+		"installation rules may create taints.\n")
+	fmt.Fprint(w, flagTable(controllerFlags(), nil))
+	fmt.Fprint(w, "\n## Clusters\n\nkubectl's flags, of each command that reads a cluster:\n"+flagTable(clusterFlags(), nil))
+	fmt.Fprint(w, "\n## Common flags\n\nFlags of many commands:\n"+flagTable(common, nil))
+}
+
+// writeCommand writes the section of a command. That of a group of commands is a list of them; some groups also do something by themselves.
+func writeCommand(w io.Writer, c *cobra.Command, common *pflag.FlagSet) {
+	fmt.Fprintf(w, "\n## %s\n\n%s\n", c.CommandPath(), long(c))
+	if c.HasSubCommands() {
+		fmt.Fprint(w, "\n| command | |\n|---|---|\n")
+		for _, sub := range c.Commands() {
+			if documented(sub) {
+				fmt.Fprintf(w, "| [`%s`](#%s) | %s |\n", sub.CommandPath(), anchor(sub), cell(sub.Short))
+			}
+		}
+		if c.Example == "" {
+			return
+		}
+	}
+	fmt.Fprintf(w, "\n```\n%s\n```\n", c.UseLine())
+	if c.Example != "" {
+		fmt.Fprintf(w, "\nExamples:\n\n```\n%s\n```\n", unindent(c.Example))
+	}
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(w, "\nAlso called: %s\n", strings.Join(c.Aliases, ", "))
+	}
+	elsewhere := func(f *pflag.Flag) bool { return in(f, common) || shared(f) }
+	fmt.Fprint(w, flagTable(c.NonInheritedFlags(), elsewhere))
+	var also []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if in(f, common) {
+			also = append(also, "[`"+flagNames(f)+"`](#common-flags)")
+		}
+	})
+	if c.Flags().Lookup("nfd-strict") != nil {
+		also = append(also, "the [settings](#settings) of the controller")
+	}
+	if c.Flags().Lookup("kubeconfig") != nil {
+		also = append(also, "[kubectl's flags](#clusters)")
+	}
+	if len(also) > 0 {
+		fmt.Fprintf(w, "\nAlso: %s.\n", strings.Join(also, ", "))
+	}
+}
+
+// documented reports whether a command has a section.
+func documented(c *cobra.Command) bool {
+	return !c.Hidden && c.Name() != "help" && c.Name() != "completion"
+}
+
+// anchor returns the anchor of the section of a command.
+func anchor(c *cobra.Command) string {
+	return strings.ReplaceAll(c.CommandPath(), " ", "-")
+}
+
+// minCommon is the minimum number of commands with the same flag that are not described in the section of each.
+const minCommon = 8
+
+// commonFlags returns the flags that many commands have with the same description.
+func commonFlags(root *cobra.Command) *pflag.FlagSet {
+	set, count := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]int{}
+	eachVerb(root, func(c *cobra.Command) {
+		c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if count[f.Name+f.Usage]++; count[f.Name+f.Usage] == minCommon && f.Name != "help" && !shared(f) && set.Lookup(f.Name) == nil {
+				set.AddFlag(f)
+			}
+		})
+	})
+	return set
 }
 
 func controllerFlags() *pflag.FlagSet {
@@ -117,31 +163,64 @@ func clusterFlags() *pflag.FlagSet {
 	return set
 }
 
-// shared reports whether a flag is documented once for all commands.
+// in reports whether a set has the flag, with the same description.
+func in(f *pflag.Flag, set *pflag.FlagSet) bool {
+	s := set.Lookup(f.Name)
+	return s != nil && s.Usage == f.Usage
+}
+
+// shared reports whether a flag is one of the controller or of kubectl, which have tables of their own.
 func shared(f *pflag.Flag) bool {
-	for _, set := range []*pflag.FlagSet{controllerFlags(), clusterFlags()} {
-		if s := set.Lookup(f.Name); s != nil && s.Usage == f.Usage {
-			return true
-		}
-	}
-	return false
+	return in(f, controllerFlags()) || in(f, clusterFlags())
 }
 
-func flagTable(w io.Writer, _ *cobra.Command, set *pflag.FlagSet) {
+// flagTable returns a table of the flags that are not described elsewhere, or "" if there are none.
+func flagTable(set *pflag.FlagSet, elsewhere func(*pflag.Flag) bool) string {
+	rows := ""
 	set.VisitAll(func(f *pflag.Flag) {
-		fmt.Fprintf(w, "| `%s` | %s |\n", flagName(f), strings.ReplaceAll(f.Usage, "|", "\\|"))
+		if f.Hidden || f.Name == "help" || elsewhere != nil && elsewhere(f) {
+			return
+		}
+		rows += fmt.Sprintf("| `%s` | %s%s |\n", flagName(f), cell(f.Usage), defaultOf(f))
 	})
+	if rows == "" {
+		return ""
+	}
+	return "\n| flag | |\n|---|---|\n" + rows
 }
 
-func flagName(f *pflag.Flag) string {
-	name := "--" + f.Name
-	if f.Shorthand != "" {
-		name = "-" + f.Shorthand + ", " + name
+// defaultOf returns the default of a flag in parentheses, unless it is empty or the description has it.
+func defaultOf(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "", "[]", "false", "0", "0s":
+		return ""
 	}
+	if strings.Contains(f.Usage, "default") || strings.Contains(f.Usage, f.DefValue+",") && f.Name == "output" {
+		return ""
+	}
+	return " (default `" + f.DefValue + "`)"
+}
+
+// cell returns a string as part of a row of a table.
+func cell(s string) string {
+	return strings.ReplaceAll(s, "|", "\\|")
+}
+
+// flagName returns a flag with the type of its value.
+func flagName(f *pflag.Flag) string {
+	name := flagNames(f)
 	if f.Value.Type() != "bool" {
 		name += " " + strings.ToUpper(strings.TrimSuffix(strings.TrimSuffix(f.Value.Type(), "Slice"), "Array"))
 	}
 	return name
+}
+
+// flagNames returns the names of a flag.
+func flagNames(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand + ", --" + f.Name
+	}
+	return "--" + f.Name
 }
 
 func long(c *cobra.Command) string {

@@ -124,7 +124,7 @@ func equalities(selector string) (map[string]string, error) {
 // baselineFormats are the formats of reports.
 var baselineFormats = []string{"text", "json", "yaml", "junit", "markdown"}
 
-const baselineResults = `The rules of the result are those of the controller; see docs/baselines.md. A node whose features are unknown never deviates.`
+const baselineResults = `The command decides as the controller does; see docs/baselines.md. A node whose features are unknown never deviates.`
 
 func newBaselineCheck() *cobra.Command {
 	f := &world.Options{}
