@@ -120,7 +120,7 @@ verify: ## Check what no test checks: format, vet, generated code, go.mod, the a
 	hack/verify
 
 .PHONY: lint
-lint: ## Run golangci-lint (the first time compiles it: some minutes)
+lint: #+ Run golangci-lint (the first time compiles it: some minutes)
 	$(GOLANGCI_LINT) run
 
 ##@ To deliver
@@ -144,7 +144,7 @@ release: ## Make all files of a release of this commit in dist/VERSION (VERSION=
 	go run ./hack/release -out dist/$(VERSION) -version '$(VERSION)' -platforms '$(PLATFORMS)' $(if $(SIGNING_KEY),-key '$(SIGNING_KEY)')
 
 .PHONY: verify-release
-verify-release: ## Verify the files of a release (DIST=dist/v1.2.3 KEY=assay.pub)
+verify-release: #+ Verify the files of a release (DIST=dist/v1.2.3 KEY=assay.pub)
 	go run ./hack/release verify -key '$(KEY)' '$(DIST)'
 
 .PHONY: reproduce
