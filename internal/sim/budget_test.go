@@ -223,6 +223,8 @@ func (c *checker) count(change apiserver.Change) {
 				c.causes[nodeOf(o)]++ // a deletion has an effect immediately, or after the grace period
 			}
 		}
+	case "devicetaintrules":
+		c.causes[change.Key]++
 	case "resourceslices":
 		for _, o := range []object{change.Old, change.New} {
 			if o != nil {

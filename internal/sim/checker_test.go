@@ -368,9 +368,9 @@ func (c *checker) settled() {
 	for _, o := range nodes {
 		name := o["metadata"].(object)["name"].(string)
 		want, have := c.wanted(name, c.w.server.Revision()), map[string]string{}
-		if all := c.devicesOf(name); all > 0 {
+		if devices := c.devicesOf(name); devices != "" {
 			want = maps.Clone(want)
-			want[devicesKey] = fmt.Sprint(all)
+			want[devicesKey] = devices
 		}
 		record, present := c.record(o), c.w.keysOf(o)
 		for k := range record {

@@ -17,25 +17,51 @@ import (
 
 const (
 	slicesPath = "/apis/resource.k8s.io/v1/resourceslices"
+	taintsPath = "/apis/resource.k8s.io/v1/devicetaintrules"
 	draDriver  = "gpu.example.com"
 	// devicesRule is the name of the rule that reads devices.
 	devicesRule = "devices"
 )
 
-// devicesKey is the label with the number of a node's devices.
+// devicesKey is the label with the number of a node's devices that no taint keeps pods away from.
 const devicesKey = string(keys.Label) + " " + prefix + "gpus"
 
 // readDevices creates the rule that reads devices.
 func (w *world) readDevices() {
 	w.do("user", http.MethodPost, rulesPath, object{"metadata": object{"name": devicesRule}, "spec": object{"rules": []any{object{
-		"name": "gpus", "labelsTemplate": "gpus={{ len .dra.device }}",
+		"name": "gpus", "labelsTemplate": `{{ $n := 0 }}{{ range .dra.device }}{{ if not (hasKey . "unschedulable") }}{{ $n = add1 $n }}{{ end }}{{ end }}gpus={{ $n }}`,
 		"matchFeatures": []any{object{"feature": "dra.device", "matchExpressions": object{"device.name": object{"op": "Exists"}}}},
 	}}}})
 }
 
 func sliceName(node string, i int) string { return fmt.Sprintf("%s-slice-%d", node, i) }
 
-func sliceNode(slice object) string { return fmt.Sprint(below(slice, "spec")["nodeName"]) }
+// sliceNode returns the node whose driver publishes a slice.
+func sliceNode(slice object) string {
+	return fmt.Sprint(below(below(slice, "spec"), "pool")["name"])
+}
+
+// spread reports whether the devices in the pool of a node name their nodes, as in the pool of a fabric: some are of another node.
+func spread(node string) bool { return node == nodeName(1) }
+
+// taintDevices creates a DeviceTaintRule for the devices of a node, with an effect or None, or deletes it.
+func (w *world) taintDevices(node string) {
+	if w.server.Get("devicetaintrules", "", node) != nil {
+		w.tell("the DeviceTaintRule %s is deleted", node)
+		w.do("user", http.MethodDelete, taintsPath+"/"+node, nil)
+		return
+	}
+	effect := one(w.tape, "NoSchedule", "NoExecute", "None")
+	w.tell("a DeviceTaintRule taints the devices of %s: %s", node, effect)
+	w.do("user", http.MethodPost, taintsPath, object{"metadata": object{"name": node}, "spec": object{
+		"deviceSelector": object{"driver": draDriver, "pool": node}, "taint": object{"key": "example.com/broken", "effect": effect},
+	}})
+}
+
+// tainted reports whether a DeviceTaintRule, nil for none, keeps pods away from the devices that it selects.
+func tainted(rule object) bool {
+	return rule != nil && below(below(rule, "spec"), "taint")["effect"] != "None"
+}
 
 // publishDevices publishes a new generation of the pool of a node: in one slice or two, one after the other, with up to three devices.
 func (w *world) publishDevices(node string) {
@@ -56,13 +82,24 @@ func (w *world) publishDevices(node string) {
 		for range count {
 			list = append(list, object{"name": fmt.Sprintf("gpu-%d-%d", i, len(list))})
 		}
+		if spread(node) {
+			for _, device := range list {
+				device.(object)["nodeName"] = node
+			}
+			list = append(list, object{"name": fmt.Sprintf("far-%d", i), "nodeName": "elsewhere"})
+		}
 		name := sliceName(node, i)
 		slice := object{
 			"metadata": object{"name": name, "ownerReferences": []any{object{"apiVersion": "v1", "kind": "Node", "name": node, "uid": below(o, "metadata")["uid"]}}},
 			"spec": object{
-				"driver": draDriver, "nodeName": node, "devices": list,
+				"driver": draDriver, "devices": list,
 				"pool": object{"name": node, "generation": w.pools[node], "resourceSliceCount": int64(total)},
 			},
+		}
+		if spread(node) {
+			below(slice, "spec")["perDeviceNodeSelection"] = true
+		} else {
+			below(slice, "spec")["nodeName"] = node
 		}
 		if w.server.Get("resourceslices", "", name) == nil {
 			w.do("driver", http.MethodPost, slicesPath, slice)
@@ -154,7 +191,12 @@ func poolIn(stored map[string]object) (p pooled) {
 		}
 		if number(pool["generation"]) == newest {
 			devices, _ := below(s, "spec")["devices"].([]any)
-			have, p.devices = have+1, p.devices+len(devices)
+			have++
+			for _, d := range devices {
+				if of := d.(object)["nodeName"]; of == nil || of == sliceNode(s) {
+					p.devices++
+				}
+			}
 		}
 	}
 	if p.complete = have > 0 && have == total; !p.complete {
@@ -171,10 +213,34 @@ func number(v any) int64 {
 	return n
 }
 
-// devicesOf returns the number of devices that a node has now, if all are known.
-func (c *checker) devicesOf(node string) int {
+// devicesOf returns the value of the label of a node now, or "" if it must have none.
+func (c *checker) devicesOf(node string) string {
 	states := c.poolOf(node)
-	return states[len(states)-1].devices
+	switch n := states[len(states)-1].devices; {
+	case n == 0:
+		return ""
+	case tainted(c.w.server.Get("devicetaintrules", "", node)):
+		return "0"
+	default:
+		return fmt.Sprint(n)
+	}
+}
+
+// mayBeTainted reports whether a process may believe that the devices of a node are tainted, or that they are not.
+func (c *checker) mayBeTainted(p *program, node string, want bool) bool {
+	from, before := max(p.began, p.floor["devicetaintrules"]), object(nil)
+	for _, change := range c.w.server.Since(0) {
+		if change.Resource.Name != "devicetaintrules" || change.Key != node {
+			continue
+		}
+		if change.Revision > from && tainted(before) == want {
+			return true
+		}
+		if before = change.New; change.Type == apiserver.Deleted {
+			before = nil
+		}
+	}
+	return tainted(before) == want
 }
 
 // devices checks a change of the number of a node's devices. It may go only if the process may have read a complete pool without devices, or
@@ -191,7 +257,8 @@ func (c *checker) devices(change apiserver.Change, value string, has, removed bo
 	for i, s := range states {
 		current := s.ended.IsZero() || states[i+1].revision > from
 		switch {
-		case has && s.complete && fmt.Sprint(s.devices) == value && (current || time.Since(s.ended) < settings.DefaultRemovalGracePeriod+patience):
+		case has && s.complete && (current || time.Since(s.ended) < settings.DefaultRemovalGracePeriod+patience) &&
+			(value == "0" && s.devices > 0 && c.mayBeTainted(p, change.Key, true) || fmt.Sprint(s.devices) == value && c.mayBeTainted(p, change.Key, false)):
 			return
 		case has || !current:
 		case s.complete && s.devices == 0:
@@ -205,7 +272,7 @@ func (c *checker) devices(change apiserver.Change, value string, has, removed bo
 		}
 	}
 	if has {
-		c.w.violate("%s: the label with %s devices is written, and no complete pool had them", change.Key, value)
+		c.w.violate("%s: the label with %s devices is written, and no complete pool had them, or a DeviceTaintRule taints them", change.Key, value)
 		return
 	}
 	c.w.violate("%s: the number of devices is taken away while the last complete pool explains it", change.Key)

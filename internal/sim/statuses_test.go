@@ -46,7 +46,7 @@ func (c *checker) settledRules(nodes []object) {
 				failing[origin.Object] = true
 			}
 		}
-		if c.devicesOf(name) > 0 {
+		if c.devicesOf(name) != "" {
 			matched[devicesRule]++
 		}
 	}

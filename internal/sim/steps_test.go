@@ -290,6 +290,7 @@ func (w *world) environment() []weighted {
 			{usual, func() { w.publishDevices(node()) }},
 			{usual, func() { w.withdrawDevices("kubelet", node()) }},
 			{seldom, func() { w.loseSlice(node()) }},
+			{seldom, func() { w.taintDevices(node()) }},
 		}...)
 	}
 	if w.extender != nil {
