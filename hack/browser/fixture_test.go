@@ -62,8 +62,15 @@ func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 // perFile is the number of nodes per file: files above 16 MiB are not read.
 const perFile = 5000
 
-// fleet writes the given number of nodes of a data center to the subdirectory fleet, the same ones each time.
+// fleet writes the given number of nodes of a data center to the subdirectory fleet, the same ones each time. Of each hundred, some have a
+// problem.
 func fleet(t *testing.T, dir string, count int) {
+	t.Helper()
+	nodes(t, dir, count, true)
+}
+
+// nodes writes nodes, of which some have problems if they are faulty.
+func nodes(t *testing.T, dir string, count int, faulty bool) {
 	t.Helper()
 	subdirectory(t, dir, "fleet")
 	r := rand.New(rand.NewPCG(1, 2))
@@ -114,7 +121,7 @@ func fleet(t *testing.T, dir string, count int) {
 		f := feature(name, object{"flags": object{"cpu.cpuid": object{"elements": flags}}, "attributes": attributes, "instances": instances})
 		f["metadata"].(object)["managedFields"] = []object{{"manager": "assay-worker", "time": time.Now().Add(-time.Duration(i+1) * 37 * time.Minute).UTC().Format(time.RFC3339)}}
 		items = append(items, f)
-		nodes = append(nodes, nodeObject(name, i, gpu, attributes["system.dmiid"].(object)["elements"].(object)["bios_version"]))
+		nodes = append(nodes, nodeObject(name, i, faulty, gpu, attributes["system.dmiid"].(object)["elements"].(object)["bios_version"]))
 	}
 	for from := 0; from < count; from += perFile {
 		write(t, dir, fmt.Sprintf("fleet/nodes-%d.json", from/perFile), object{"apiVersion": "v1", "kind": "List", "items": items[from:min(count, from+perFile)]})
@@ -124,7 +131,10 @@ func fleet(t *testing.T, dir string, count int) {
 
 // nodeObject returns a Node with the labels of the rules of the library. Of each hundred, one is not ready, one is cordoned, one has
 // features of an earlier boot, and one lacks its labels.
-func nodeObject(name string, i int, gpu []string, firmware any) object {
+func nodeObject(name string, i int, faulty bool, gpu []string, firmware any) object {
+	if !faulty {
+		firmware = ""
+	}
 	labels := object{
 		"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": fmt.Sprint("eu-", i%3+1), "node.kubernetes.io/instance-type": "bare-metal",
 		"feature.node.kubernetes.io/cpu-cpuid.AVX2": "true",
@@ -132,7 +142,7 @@ func nodeObject(name string, i int, gpu []string, firmware any) object {
 	if firmware == "2.10.0" {
 		labels["feature.node.kubernetes.io/nvidia-gpu"] = "old-firmware"
 	}
-	if gpu != nil && i%100 != 8 {
+	if gpu != nil && (!faulty || i%100 != 8) {
 		vendor, series, model := "nvidia-gpu", "architecture", "hopper"
 		if gpu[0] == "1002" {
 			vendor, series, model = "amd-gpu", "instinct", "mi200"
@@ -142,14 +152,15 @@ func nodeObject(name string, i int, gpu []string, firmware any) object {
 	}
 	ready := object{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
 	features := object{"type": "assay.dev/FeaturesReady", "status": "True", "reason": "FeaturesApplied", "message": "All rules are applied to the features of this boot."}
-	switch i % 100 {
-	case 5:
+	switch {
+	case !faulty:
+	case i%100 == 5:
 		ready = object{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime network not ready: cni plugin not initialized"}
-	case 7:
+	case i%100 == 7:
 		features = object{"type": "assay.dev/FeaturesReady", "status": "False", "reason": "StaleBoot", "message": "The features are of an earlier boot."}
 	}
 	return object{
-		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": name, "labels": labels}, "spec": object{"unschedulable": i%100 == 6},
+		"apiVersion": "v1", "kind": "Node", "metadata": object{"name": name, "labels": labels}, "spec": object{"unschedulable": i%100 == 6 || !faulty && i == 77},
 		"status": object{"conditions": []object{ready, features}},
 	}
 }
@@ -172,3 +183,61 @@ status:
   - {type: Withheld, status: "True", reason: TaintsDisabled, message: 'taints of rule "old-firmware" are not written: taints are disabled; set enableTaints in the configuration of the controller', lastTransitionTime: "2026-01-01T00:00:00Z"}
   - {type: Conflicted, status: "True", reason: KeyWrittenTwice, message: 'rule nvidia-gpu/gpu sets another value of label feature.node.kubernetes.io/nvidia-gpu on 7 nodes', lastTransitionTime: "2026-01-01T00:00:00Z"}
 `
+
+// broken writes objects of a cluster with holds, deviating nodes and waiting pods to the subdirectory fleet.
+func broken(t *testing.T, dir string) {
+	t.Helper()
+	now := time.Now()
+	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format(time.RFC3339) }
+	event := func(node, reason, kind, message string, ago time.Duration, hold object) object {
+		e := object{
+			"apiVersion": "v1", "kind": "Event", "metadata": object{"name": fmt.Sprintf("%s.%s", node, reason), "namespace": "default"},
+			"involvedObject": object{"kind": "Node", "name": node}, "type": kind, "reason": reason, "message": message, "firstTimestamp": at(ago), "lastTimestamp": at(ago),
+			"count": 1, "source": object{"component": "assay-controller"}, "reportingComponent": "assay.dev/controller",
+		}
+		if hold != nil {
+			text, err := json.Marshal([]object{hold})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e["metadata"].(object)["annotations"] = object{"assay.dev/holds": string(text)}
+		}
+		return e
+	}
+	var items []object
+	for i := range 12 {
+		node := fmt.Sprintf("node-%05d", 3*i)
+		items = append(items, event(node, "RemovalHeld", "Warning", "Removal held: removalBudget: 12 nodes would lose labels at once", time.Duration(i)*7*time.Second,
+			object{"reason": "RemovalHeld", "until": at(-4*time.Minute - 12*time.Second), "why": "removalBudget: 12 nodes would lose labels at once", "keys": []string{"label feature.node.kubernetes.io/nvidia-gpu"}}))
+	}
+	items = append(items,
+		event("node-00021", "DevicesHeld", "Warning", "Devices held: the driver gpu.nvidia.com restarts", 40*time.Second,
+			object{"reason": "DevicesHeld", "until": at(-95 * time.Second), "why": "the driver gpu.nvidia.com restarts; its last 8 devices still count"}),
+		event("node-00014", "KeyContested", "Warning", "Not corrected: another client keeps reverting it", 3*time.Minute,
+			object{"reason": "KeyContested", "until": at(-27 * time.Minute), "why": "kubectl-edit keeps reverting it", "keys": []string{"label example.com/rack"}}),
+		event("node-00008", "FeaturesLost", "Normal", "Removed label feature.node.kubernetes.io/amd-gpu: the node lost features", 11*time.Minute, nil),
+	)
+	for i, name := range []string{"train-0", "train-1", "render-7f9c"} {
+		items = append(items, object{
+			"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": name, "namespace": "ml", "creationTimestamp": at(time.Duration(i+1) * 9 * time.Minute), "labels": object{"assay.dev/feature-request": "h100"}},
+			"spec":   object{"schedulerName": "default-scheduler", "containers": []object{{"name": "main", "image": "busybox"}}},
+			"status": object{"phase": "Pending", "conditions": []object{{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/240 nodes are available: 240 node(s) didn't match Pod's node affinity/selector."}}},
+		})
+	}
+	var deviations []object
+	for i := range 9 {
+		deviations = append(deviations, object{"node": fmt.Sprintf("node-%05d", 11*i+2), "check": "bios", "message": "2.10.0; 231 of 240 nodes have 2.12.4", "since": at(2 * time.Hour)})
+	}
+	baseline := func(name string, status object) object {
+		return object{"apiVersion": "assay.dev/v1alpha1", "kind": "NodeBaseline", "metadata": object{"name": name},
+			"spec": object{"uniform": []object{{"name": "bios", "value": `{@"system.dmiid.bios_version"}`}}}, "status": status}
+	}
+	items = append(items,
+		baseline("firmware", object{"nodes": 240, "deviating": 9, "conforming": 231, "unknown": 0, "checks": []object{{"name": "bios", "deviating": 9}}, "deviations": deviations}),
+		baseline("memory", object{"nodes": 240, "deviating": 0, "conforming": 240, "unknown": 0}),
+		object{"apiVersion": "assay.dev/v1alpha1", "kind": "NodeFeatureRequest", "metadata": object{"name": "h100", "namespace": "ml"},
+			"spec":   object{"required": object{"matchFeatures": []object{{"feature": "gpu.drm", "matchExpressions": object{"device": object{"op": "In", "value": []string{"2331"}}}}}}},
+			"status": object{"matchingNodes": 0, "conditions": []object{{"type": "Satisfiable", "status": "False", "reason": "NoNodeMatches", "message": "No node meets the requirements.", "lastTransitionTime": at(time.Hour)}}}},
+	)
+	write(t, dir, "fleet/cluster.json", object{"apiVersion": "v1", "kind": "List", "items": items})
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/emulation"
@@ -13,23 +14,36 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// small creates a small fleet with rules.
-func small(t *testing.T) string {
+// small creates a small fleet with rules, of a cluster with problems.
+func small(t *testing.T, count int) string {
 	dir := t.TempDir()
-	fleet(t, dir, 48)
+	fleet(t, dir, count)
 	library(t, dir, "nvidia-gpu", "amd-gpu", "avx512")
 	write(t, dir, "rules/firmware.yaml", []byte(conflicting))
+	broken(t, dir)
+	return start(t, dir, "fleet", "rules")
+}
+
+// ordinary creates a fleet without problems.
+func ordinary(t *testing.T) string {
+	dir := t.TempDir()
+	nodes(t, dir, 240, false)
+	library(t, dir, "nvidia-gpu", "amd-gpu", "avx512")
+	write(t, dir, "fleet/cluster.json", object{"apiVersion": "v1", "kind": "Event", "metadata": object{"name": "started", "namespace": "assay-system"},
+		"involvedObject": object{"kind": "NodeFeatureRule", "name": "nvidia-gpu"}, "type": "Normal", "reason": "Accepted", "message": "The rules are used.",
+		"lastTimestamp": time.Now().Add(-3 * time.Hour).UTC().Format(time.RFC3339), "source": object{"component": "assay-controller"}})
 	return start(t, dir, "fleet", "rules")
 }
 
 // views are the paths of all views of the small fleet.
 var views = []string{
-	"fleet", "fleet?by=nodes&sort=ready", "fleet?by=features", "fleet?by=values", "fleet?filter=ready+and+node-99", "node?name=node-00008", "rules",
-	"rule?name=nvidia-gpu", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground",
+	"overview", "overview?by=gpu.drm.driver&color=kernel.version.full", "overview?by=none", "fleet", "fleet?by=nodes&sort=ready", "fleet?by=features", "fleet?by=values", "fleet?filter=ready+and+node-99", "node?name=node-00008", "rules",
+	"fleet?by=sets", "pods", "pod?namespace=ml&name=train-0", "objects?kind=nodebaselines", "object?kind=nodebaselines&name=firmware", "objects?kind=nodeshapes",
+	"object?kind=nodefeaturerequests&namespace=ml&name=h100", "rule?name=nvidia-gpu", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground",
 }
 
 func TestViewsLoadWithoutErrorsAndFromHereAlone(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	for _, view := range views {
 		b.visit(view)
 		if heading := eval[string](b, `document.querySelector("h1")?.textContent ?? ""`); heading == "" {
@@ -67,7 +81,7 @@ const cut = `(() => {
 // TestNothingIsCut: at the width of a laptop and of a phone, no page scrolls sideways, no cell is cut, and no controls overlap. Tables
 // that are too wide scroll in their own boxes.
 func TestNothingIsCut(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	for _, width := range []int64{1280, 390} {
 		b.do(chromedp.EmulateViewport(width, height))
 		for _, view := range append(views, "fleet?filter=x+and", "fleet?filter=cpu.model.vendor_id+%3D+intel", "node?name=none") {
@@ -84,9 +98,9 @@ func TestNothingIsCut(t *testing.T) {
 
 // TestEveryControlIsReachedWithTab: Tab goes through all links, buttons, fields and tables of a page, and shows where it is.
 func TestEveryControlIsReachedWithTab(t *testing.T) {
-	b := open(t, small(t))
-	const controls = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary, textarea, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled)`
-	for _, view := range []string{"fleet", "fleet?by=nodes&filter=nvidia", "node?name=node-00008", "rules", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground"} {
+	b := open(t, small(t, 48))
+	const controls = `[...document.querySelectorAll("a[href]:not([tabindex='-1']), button, input:not([type=hidden]), summary, textarea, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled)`
+	for _, view := range []string{"overview", "fleet?by=values", "fleet?by=nodes&filter=nvidia", "node?name=node-00008", "rules", "rule?name=firmware", "compare?a=node-00000&b=node-00008", "playground"} {
 		b.visit(view)
 		eval[bool](b, `(addEventListener("focusin", (e) => e.target.dataset.seen = getComputedStyle(e.target.closest(".editor") ?? e.target).outlineStyle), true)`)
 		for range eval[int](b, controls+".length") {
@@ -137,6 +151,14 @@ func TestRefreshLosesNothing(t *testing.T) {
 	b.click("#refresh input")
 	b.wait(`document.querySelector("#result [aria-busy]") === null && document.querySelector("#text").value.includes("amx")`)
 	b.says("#result", "NO MATCH")
+	// What is typed on the first page stays, and its squares change.
+	b.visit("overview")
+	b.write("#by", "system.osrelease")
+	eval[bool](b, `(window.squares = document.querySelector("#squares"), true)`)
+	b.click("#refresh input")
+	b.wait(`!document.querySelector("#refresh input").checked`)
+	b.click("#refresh input")
+	b.wait(`document.querySelector("#squares") !== window.squares && document.querySelector("#by").value === "system.osrelease"`)
 	// The choice holds for all pages.
 	b.click("#refresh input")
 	b.wait(`!document.querySelector("#refresh input").checked`)
@@ -145,9 +167,10 @@ func TestRefreshLosesNothing(t *testing.T) {
 }
 
 func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	b.visit("")
 	b.says("h1", "48 nodes")
+	b.visit("fleet")
 	b.write("#filter", "gpu.drm.driver = nvidia")
 	b.wait(`/^\d+ of 48 nodes/.test(document.querySelector("h1").innerText)`)
 	b.wait(`location.search.includes("nvidia")`)
@@ -155,7 +178,6 @@ func TestFromTheFleetToANodeAndToItsRule(t *testing.T) {
 	b.says("#results", "did you mean In?")
 	b.write("#filter", "gpu.drm.driver = nvidia")
 	b.wait(`!document.querySelector("#results").innerText.includes("did you mean")`)
-	eval[bool](b, `([...document.querySelectorAll(".tabs a")].find((a) => a.innerText === "Nodes").click(), true)`)
 	b.click("tbody a[href^='node?name=node']")
 	b.says("#written", "feature.node.kubernetes.io/nvidia-gpu")
 	b.write("[data-search]", "10de")
@@ -188,7 +210,7 @@ spec:
 `
 
 func TestARuleIsEditedUntilItMatches(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	b.visit("playground?node=node-00000")
 	b.says("#result", "MATCH")
 	b.write("#text", nearly)
@@ -208,7 +230,7 @@ func TestARuleIsEditedUntilItMatches(t *testing.T) {
 }
 
 func TestKeyboard(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	b.visit("node?name=node-00000")
 	focus := func(selector string) {
 		t.Helper()
@@ -241,7 +263,7 @@ func TestKeyboard(t *testing.T) {
 }
 
 func TestControlsHaveNames(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	for _, view := range views {
 		b.visit(view)
 		tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
@@ -280,15 +302,10 @@ const contrast = `(() => {
 })()`
 
 func TestContrastInLightAndDark(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	backgrounds := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
-		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.scheme(scheme)
 		for _, view := range append(views, "fleet?filter=x", "node?name=none") {
 			b.visit(view)
 			for _, low := range eval[[]string](b, contrast) {
@@ -303,7 +320,7 @@ func TestContrastInLightAndDark(t *testing.T) {
 }
 
 func TestPrintsWithoutControls(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	b.visit("node?name=node-00000")
 	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"}); err != nil {
 		t.Fatal(err)
@@ -314,7 +331,7 @@ func TestPrintsWithoutControls(t *testing.T) {
 }
 
 func TestReadableWithoutScripts(t *testing.T) {
-	b := open(t, small(t))
+	b := open(t, small(t, 48))
 	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +389,7 @@ func TestAFleetOf15000Nodes(t *testing.T) {
 	fleet(t, dir, 15_000)
 	library(t, dir, "nvidia-gpu")
 	b := open(t, start(t, dir, "fleet", "rules"))
-	for _, view := range []string{"fleet", "fleet?by=nodes&page=150", "rules", "rule?name=nvidia-gpu", "node?name=node-00000", "playground"} {
+	for _, view := range []string{"overview", "overview?color=kernel.version.full", "fleet", "fleet?by=nodes&page=150", "rules", "rule?name=nvidia-gpu", "node?name=node-00000", "playground"} {
 		b.visit(view)
 		size := eval[int](b, `performance.getEntriesByType("navigation")[0].decodedBodySize`)
 		t.Logf("%-24s %6d bytes, answered after %4.0f ms, drawn after %4.0f ms", view, size,

@@ -210,7 +210,7 @@ func TestUIOutlivesTheAPIServer(t *testing.T) {
 	}
 	p.reload(t)
 	p.has(t, "node?name=before", []string{"Cannot read again: cannot reach the API server", "vendor_id", "Events are not known: cannot reach the API server"})
-	p.has(t, "pods", []string{"Not known: cannot reach the API server"}, "No pod waits")
+	p.has(t, "pods", []string{"Cannot read again: cannot reach the API server", "No pod waits"})
 	if err := c.Restart(t.Context(), kube.APIServer); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,6 @@ import (
 type Live interface {
 	// Events returns the Events of an object.
 	Events(ctx context.Context, kind, namespace, name string) ([]corev1.Event, error)
-	// Waiting returns the pods that are not scheduled.
-	Waiting(ctx context.Context) ([]corev1.Pod, error)
 	// Why returns a pod and what assay why says about it; pod is nil if it does not exist. Node is a node to show in detail; empty: the
 	// pod's.
 	Why(ctx context.Context, nodes *index.Index, namespace, name, node string) (pod *corev1.Pod, why *serving.Answer, err error)
@@ -69,7 +67,7 @@ func (d *data) changesOf(ctx context.Context, kind, resource string, meta *metav
 		out.EventsUnknown = unread(err)
 		return out
 	}
-	out.Events = d.events(list)
+	out.Events = d.events(list, false)
 	return out
 }
 
@@ -115,8 +113,8 @@ func lastTime(e *corev1.Event) time.Time {
 	return out
 }
 
-// events returns the table of Events, the newest first.
-func (d *data) events(list []corev1.Event) *table {
+// events returns the table of Events, the newest first, with the objects that they are about or without them.
+func (d *data) events(list []corev1.Event, about bool) *table {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b corev1.Event) int { return lastTime(&b).Compare(lastTime(&a)) })
 	var rows [][]cell
@@ -130,12 +128,19 @@ func (d *data) events(list []corev1.Event) *table {
 		if e.Series != nil {
 			n = max(n, int(e.Series.Count))
 		}
-		rows = append(rows, []cell{
+		row := []cell{
 			plain(e.Reason), kind, plain(e.Message), d.age(lastTime(e)), number(n), plain(cmp.Or(e.Source.Component, e.ReportingController)),
-		})
+		}
+		if about {
+			row = []cell{d.age(lastTime(e)), aboutCell(&e.InvolvedObject), plain(e.Reason).as(kind.Class), plain(e.Message)}
+		}
+		rows = append(rows, row)
 	}
-	out := tableOf("events", "Events", slices.Concat(
-		columns(columnText, "reason", "type", "message"), columns(columnValue, "age"), columns(columnCount, "count"), columns(columnText, "from")), rows)
+	heads := slices.Concat(columns(columnText, "reason", "type", "message"), columns(columnValue, "age"), columns(columnCount, "count"), columns(columnText, "from"))
+	if about {
+		heads = slices.Concat(columns(columnValue, "age"), columns(columnText, "object", "reason", "message"))
+	}
+	out := tableOf("events", "Events", heads, rows)
 	out.Empty = "No Events found; the API server keeps them for an hour by default."
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -279,6 +280,37 @@ func (t *term) testRule(d *data, alone bool) error {
 		}
 	}
 	t.test = func(d *data, i int) bool { return slices.ContainsFunc(places, d.verdict(i).matches) }
+	return nil
+}
+
+// testSelector selects nodes by a label selector, as kubectl takes it: one word, or in double or single quotes.
+func (t *term) testSelector(p *filterParser) (err error) {
+	switch p.peek() {
+	case 0:
+		return errors.New("a label selector is missing after -l; write for example: -l 'zone in (eu-1, eu-2), !spot'")
+	case '"':
+		t.name, err = p.quoted()
+	case '\'':
+		text, _, closed := strings.Cut(p.text[p.at+1:], "'")
+		if !closed {
+			return fmt.Errorf("a closing quote is missing after %s", p.text[p.at:])
+		}
+		t.name = word{text, p.at, p.at + len(text) + 2, true}
+		p.at = t.name.to
+	default:
+		text := p.bare(" \t\r\n()")
+		t.name = word{text, p.at, p.at + len(text), false}
+		p.at = t.name.to
+	}
+	if err != nil {
+		return err
+	}
+	t.to = p.at
+	selector, err := labels.Parse(t.name.text)
+	if err != nil {
+		return fmt.Errorf("invalid label selector %q: %w; put one with blanks in single quotes", t.name.text, err)
+	}
+	t.test = func(d *data, i int) bool { return selector.Matches(labels.Set(d.Nodes[i].labels())) }
 	return nil
 }
 

@@ -198,6 +198,10 @@ func (p *filterParser) clause() (*clause, error) {
 		return nil, err
 	}
 	t.from = t.name.from
+	if t.name.text == "-l" && !t.name.quoted {
+		err = t.testSelector(p)
+		return &clause{term: t}, err
+	}
 	subject := ""
 	if !t.name.quoted && (t.name.text == "label" || t.name.text == "rule") && !p.ends() && strings.IndexByte("=!<>~", p.text[p.at]) < 0 {
 		subject = t.name.text

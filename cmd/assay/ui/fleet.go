@@ -1,9 +1,7 @@
 package ui
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -49,8 +47,8 @@ type fleetPage struct {
 	// Levels are the trees of baselines, with those first from which most nodes deviate, and Table the rows of the other tabs.
 	Levels []levelTree
 	Table  *table
-	// Bad are the states that are bad on some of the selected nodes.
-	Bad []badCount
+	// States are the numbers of the selected nodes by state, without those that have no known problem.
+	States []swatch
 	// Known is set if all nodes could be read. BaselinesUnknown says why baselines could not.
 	Known            bool
 	BaselinesUnknown string
@@ -119,62 +117,40 @@ func newFleetPage(d *data, q fleetQuery) *fleetPage {
 	p.Columns = chooseColumns(d, q.columns)
 	selected := p.selectNodes(d, q.filter)
 	p.Matching = len(selected)
-	p.Bad = d.bad(selected)
+	evaluated := d.evaluatedWithin(evaluationWait)
+	var list []nodeState
+	for _, i := range selected {
+		list = append(list, d.nodeState(i, evaluated))
+	}
+	for _, c := range countStates(list) {
+		if c.Class != stateClass(rankWell) {
+			c.Link = p.And(c.Link)
+			p.States = append(p.States, c)
+		}
+	}
 	p.BaselinesUnknown = d.Objects.Baselines.Unknown
 	p.HasLevels = len(d.Trees) > 0 || p.BaselinesUnknown != ""
 	for _, tree := range d.Trees {
 		p.Outside += len(tree.Deviations)
 	}
 	t := newMatrix(d, p.Columns, selected)
-	for c, name := range p.Columns {
-		p.Values = append(p.Values, t.values(c, name, p.base))
-	}
 	switch p.By {
-	case "nodes":
-		p.Table = p.nodeTable(d, t, selected)
 	case "features":
 		p.Table = p.featureTable(d, selected)
 	case "values":
+		for c, name := range p.Columns {
+			p.Values = append(p.Values, t.values(c, name, p.base))
+		}
 		p.Table = p.valueTable(t)
 	case "levels":
 		p.levels(d, selected)
-	default:
-		p.By = "sets"
+	case "sets":
 		p.Table = p.setTable(t)
+	default:
+		p.By = "nodes"
+		p.Table = p.nodeTable(d, t, selected)
 	}
 	return p
-}
-
-// badCount is a bad state with the number of nodes that have it.
-type badCount struct {
-	termCount
-	Words string
-}
-
-// badWords are bad states in words.
-var badWords = map[string]string{
-	"ready = no": "not ready", "ready = unknown": "with unknown readiness", "features-ready = no": "whose features are not ready",
-	"features-ready = unknown": "whose features may not be ready", "features-age = none": "without NodeFeatures", "worker = down": "whose worker is down",
-	"worker = failing": "whose worker publishes too little",
-}
-
-// bad counts nodes by the states that are bad and need no evaluation.
-func (d *data) bad(selected []int) (out []badCount) {
-	for _, s := range states {
-		counts := map[string]int{}
-		for _, i := range selected {
-			if s.all {
-				continue
-			}
-			if c := s.of(d, i); c.Class == "bad" {
-				counts[s.Name+" = "+c.Text]++
-			}
-		}
-		for _, term := range slices.Sorted(maps.Keys(counts)) {
-			out = append(out, badCount{termCount{term, counts[term]}, cmp.Or(badWords[term], term)})
-		}
-	}
-	return out
 }
 
 // And returns the address of the nodes on the page that a term selects.
@@ -202,12 +178,12 @@ func (p *fleetPage) columnsOf(t *matrix) []tableColumn {
 	return out
 }
 
-// nodeTable lists nodes with their state and the features of the columns. A state that is known of no node has no column. The reasons of
-// all states share one column, why: often a setting is the reason on all nodes, and rows should stay low.
+// nodeTable lists nodes with their state and the features of the columns. What is known of no node has no column. The reasons are those of the
+// state: often a setting is the reason on all nodes, and rows should stay low.
 func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
-	list := []tableColumn{{Name: "node"}}
+	list := []tableColumn{{Name: "node"}, states[0].tableColumn}
 	var shown []stateColumn
-	for _, s := range states {
+	for _, s := range columnStates {
 		if s.all && s.Name != "missing" && d.unevaluated() == "" || slices.ContainsFunc(selected, func(i int) bool {
 			return !s.all && s.of(d, i).Text != "" || s.all && d.unevaluated() == "" && d.Nodes[i].Object != nil
 		}) {
@@ -215,40 +191,21 @@ func (p *fleetPage) nodeTable(d *data, t *matrix, selected []int) *table {
 			list = append(list, s.tableColumn)
 		}
 	}
-	list = append(append(list, tableColumn{Name: "why", Title: "The first reason of each state"}), p.columnsOf(t)...)
+	list = append(list, p.columnsOf(t)...)
 	return newTable("nodes", "Nodes", list, len(selected), func(row, column int) cell {
 		i := selected[row]
 		switch {
 		case column == 0:
 			return nodeCell(d.Nodes[i].Input.Node.Name)
-		case column <= len(shown):
-			c := shown[column-1].of(d, i)
+		case column == 1:
+			return states[0].of(d, i)
+		case column < 2+len(shown):
+			c := shown[column-2].of(d, i)
 			c.Note = ""
 			return c
-		case column == len(shown)+1:
-			var why []string
-			for _, s := range urgent(shown) {
-				if c := s.of(d, i); c.Note != "" {
-					why = append(why, s.Name+": "+strings.TrimSuffix(c.Note, "."))
-				}
-			}
-			return cell{Text: strings.Join(why, "; "), Class: "faint"}
 		}
 		return cell{Text: t.rows[row][column-2-len(shown)]}
 	})
-}
-
-// urgent returns states in the order in which they need attention: outputs that a setting withholds on many nodes are last.
-func urgent(shown []stateColumn) []stateColumn {
-	var first, last []stateColumn
-	for _, s := range shown {
-		if s.all {
-			last = append([]stateColumn{s}, last...)
-		} else {
-			first = append(first, s)
-		}
-	}
-	return append(first, last...)
 }
 
 func nodeCell(name string) cell { return cell{Text: name, Link: "node?name=" + url.QueryEscape(name)} }

@@ -68,7 +68,7 @@ func TestANoteAboutARuleIsOnItsPages(t *testing.T) {
 	data := snapshot(t)
 	data.Notes = []ui.Note{{Text: "not evaluated: vendor: broken", Rule: "vendor"}}
 	s := serve(t, data, nil)
-	for page, shown := range map[string]bool{"": true, "rule?name=vendor": true, "rules": false, "node?name=a": false, "fleet?filter=a": true, "playground": false} {
+	for page, shown := range map[string]bool{"": true, "rule?name=vendor": true, "rules": false, "node?name=a": false, "overview": true, "fleet?filter=a": false, "playground": false} {
 		text := s.get(t, page, http.StatusOK)
 		if got := strings.Contains(text, `not evaluated: vendor: broken <a href="rule?name=vendor">`); got != shown {
 			t.Errorf("%s: the note is shown: %v, want %v", page, got, shown)
@@ -87,9 +87,8 @@ func TestASentenceOfManyRowsIsShownOnce(t *testing.T) {
 	s := serve(t, data, nil)
 	const sentence = "taints are disabled; set enableTaints"
 	page := s.get(t, "fleet?by=nodes", http.StatusOK)
-	want(t, page, `<dt>note 1</dt>`, "in 5 rows", `href="#nodes-1"`)
-	// Two other nodes have more reasons in the same sentence.
-	if n := strings.Count(page, sentence) - strings.Count(page, `title="withheld: taint example.com/intel:NoSchedule: `+sentence); n != 3 {
+	want(t, page, `<dt>note 1</dt>`, "in 7 rows", `href="#nodes-1"`)
+	if n := strings.Count(page, sentence) - strings.Count(page, `title="withheld: taint example.com/intel:NoSchedule: `+sentence); n != 1 {
 		t.Errorf("the sentence is %d times on the page", n)
 	}
 	if file := s.get(t, "fleet?by=nodes&format=csv", http.StatusOK); strings.Count(file, sentence) != 7 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,7 @@ func (l *live) objects(ctx context.Context) (out Objects) {
 			Policies: Kind[assayv1alpha1.NodeFeatureSchedulingPolicy]{Items: w.Scheduling.Policies},
 			Groups:   Kind[nfdv1alpha1.NodeFeatureGroup]{Items: w.Filed.Groups}, Baselines: Kind[assayv1alpha1.NodeBaseline]{Items: w.Baselines},
 			Shapes: Kind[assayv1alpha1.NodeShape]{Items: w.Filed.Shapes}, Sets: Kind[assayv1alpha1.NodeFeatureSet]{Items: w.Filed.Sets},
+			Waiting: Kind[corev1.Pod]{Items: waiting(w.Scheduling.Pods)}, Events: l.eventsOfAssay(),
 		}
 	}
 	var group errgroup.Group
@@ -72,6 +74,18 @@ func (l *live) objects(ctx context.Context) (out Objects) {
 		out.Sets = known(manifest.KindSet, sets, err)
 		return nil
 	})
+	limited, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	group.Go(func() error {
+		pods, err := l.client.PendingPods(limited)
+		out.Waiting = known("Pod", waiting(pods), err)
+		return nil
+	})
+	group.Go(func() error {
+		events, err := l.client.EventsFrom(limited, cluster.EventSource)
+		out.Events = known("Event", events, err)
+		return nil
+	})
 	_ = group.Wait()
 	return out
 }
@@ -91,7 +105,7 @@ func (l *live) Events(ctx context.Context, kind, namespace, name string) ([]core
 		return l.client.EventsOf(ctx, kind, namespace, name)
 	}
 	if len(l.world.Filed.Events) == 0 {
-		return nil, fmt.Errorf("%s has no Events; add those that kubectl get events -A -o yaml prints", l.world.Where)
+		return nil, l.noEvents()
 	}
 	var out []corev1.Event
 	for i := range l.world.Filed.Events {
@@ -102,20 +116,34 @@ func (l *live) Events(ctx context.Context, kind, namespace, name string) ([]core
 	return out, nil
 }
 
-// Waiting implements Live.
-func (l *live) Waiting(ctx context.Context) (out []corev1.Pod, err error) {
-	list := l.world.Scheduling.Pods
-	if l.client != nil {
-		if list, err = l.client.PendingPods(ctx); err != nil {
-			return nil, err
-		}
-	}
+// listTimeout is the maximum time to list Events and pods without a node: API servers do not index Events.
+const listTimeout = 20 * time.Second
+
+// waiting returns the pods that have no node.
+func waiting(list []corev1.Pod) (out []corev1.Pod) {
 	for i := range list {
-		if p := list[i]; p.Spec.NodeName == "" {
-			out = append(out, p)
+		if list[i].Spec.NodeName == "" {
+			out = append(out, list[i])
 		}
 	}
-	return out, nil
+	return out
+}
+
+// eventsOfAssay returns the Events of Assay's programs in files.
+func (l *live) eventsOfAssay() (out Kind[corev1.Event]) {
+	if len(l.world.Filed.Events) == 0 {
+		out.Unknown = l.noEvents().Error()
+	}
+	for i := range l.world.Filed.Events {
+		if e := &l.world.Filed.Events[i]; cmp.Or(e.Source.Component, e.ReportingController) == cluster.EventSource {
+			out.Items = append(out.Items, *e)
+		}
+	}
+	return out
+}
+
+func (l *live) noEvents() error {
+	return fmt.Errorf("%s has no Events; add those that kubectl get events -A -o yaml prints", l.world.Where)
 }
 
 // Why implements Live.

@@ -27,8 +27,9 @@ type nodePage struct {
 	Unevaluated string
 	HasObject   bool
 	Publishers  []string
-	// States are the state columns that are known of the node.
-	States  []nodeState
+	// State is the most urgent state of the node, States are the columns that are known of it.
+	State   cell
+	States  []knownState
 	Outcome outcome
 	// Kept are keys that Assay has written for rules and that none gives now, Own those that it writes without a rule, Foreign those of other
 	// clients.
@@ -45,8 +46,8 @@ func (p *nodePage) tables() []*table {
 	return append([]*table{p.Outcome.Outputs, p.Outcome.Asked, p.Kept, p.Own, p.Foreign}, p.Live.tables()...)
 }
 
-// nodeState is a state column with its value.
-type nodeState struct {
+// knownState is a state column with its value.
+type knownState struct {
 	Name, Title string
 	Cell        cell
 }
@@ -76,9 +77,12 @@ func newNodePage(ctx context.Context, d *data, name, query string) *nodePage {
 		Name: name, Query: query, Published: n.Published, Unevaluated: d.unevaluated(), HasObject: n.Object != nil,
 		Outcome: newOutcome(o, c), Tree: newTree(n.Input.Facts, query, d.Snapshot),
 	}
-	for _, s := range states {
+	state := d.nodeState(d.place[name], d.unevaluated() == "")
+	p.State = state.cell()
+	p.State.Note = ""
+	for _, s := range columnStates {
 		if c := s.of(d, d.place[name]); c.Text != "" {
-			p.States = append(p.States, nodeState{s.Name, s.Title, c})
+			p.States = append(p.States, knownState{s.Name, s.Title, c})
 		}
 	}
 	for _, publisher := range n.Input.Publishers {

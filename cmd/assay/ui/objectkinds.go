@@ -21,7 +21,7 @@ import (
 func requestObject(r *assayv1alpha1.NodeFeatureRequest) object {
 	label := plain("")
 	if r.Status.Label != "" {
-		label = link(r.Status.Label, "fleet?by=nodes&filter="+query("label "+quoteWord(r.Status.Label)+" = true"))
+		label = link(r.Status.Label, nodesLink("label "+quoteWord(r.Status.Label)+" = true"))
 	}
 	satisfiable, order := satisfied(r.Status.Conditions)
 	return object{
@@ -239,7 +239,7 @@ func setObject(s *assayv1alpha1.NodeFeatureSet) object {
 	}
 	nodes, feature := count32(s.Status.Nodes), plain(s.Status.Feature)
 	if feature.Text != "" {
-		feature.Link = "fleet?by=nodes&filter=" + query(s.Status.Feature)
+		feature.Link = nodesLink(s.Status.Feature)
 	}
 	cells := []cell{feature, nodes, count32(s.Status.Elements), size}
 	return object{meta: &s.ObjectMeta, cells: cells, detail: func(p *objectPage) {

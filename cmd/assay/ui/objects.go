@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
@@ -35,6 +36,9 @@ type Objects struct {
 	Shapes    Kind[assayv1alpha1.NodeShape]
 	// Sets are NodeFeatureSets; their spec is not shown.
 	Sets Kind[assayv1alpha1.NodeFeatureSet]
+	// Waiting are the pods without a node, Events those of Assay's programs.
+	Waiting Kind[corev1.Pod]
+	Events  Kind[corev1.Event]
 }
 
 func plain(text string) cell         { return cell{Text: text} }
@@ -61,8 +65,11 @@ func (d *data) age(at time.Time) cell {
 		return cell{}
 	}
 	since := max(0, d.now.Sub(at))
-	return cell{Text: duration.HumanDuration(since), Key: strconv.Itoa(int(since / time.Second)), At: at}
+	return cell{Text: shortDuration(since), Key: strconv.Itoa(int(since / time.Second)), At: at}
 }
+
+// shortDuration returns a duration in the form of kubectl.
+func shortDuration(d time.Duration) string { return duration.HumanDuration(d) }
 
 // ageOf is age for a time that may be absent.
 func (d *data) ageOf(t *metav1.Time) cell { return d.age(ptr.Deref(t, metav1.Time{}).Time) }

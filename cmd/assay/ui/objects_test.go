@@ -109,8 +109,6 @@ func (l *live) Events(_ context.Context, kind, _, name string) (out []corev1.Eve
 	return out, l.err
 }
 
-func (l *live) Waiting(context.Context) ([]corev1.Pod, error) { return l.pods, l.err }
-
 func (l *live) Zones(context.Context, string) (*topologyv1alpha2.NodeResourceTopology, error) {
 	return l.zones, l.err
 }
@@ -175,6 +173,7 @@ func TestWhatCannotBeReadIsNotAnEmptyTable(t *testing.T) {
 	}
 	data.Nodes[0].Object = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	data.Live = &live{err: errors.New("pods is forbidden"), pods: []corev1.Pod{waiting("x", "AMD")}}
+	data.Objects.Waiting.Unknown = "pods is forbidden"
 	s := serve(t, data, nil)
 	for id := range kinds {
 		page := s.get(t, "objects?kind="+id, http.StatusOK)
@@ -194,7 +193,8 @@ func TestWhatCannotBeReadIsNotAnEmptyTable(t *testing.T) {
 
 func TestPodPageAnswersWhy(t *testing.T) {
 	data := snapshot(t)
-	data.Live = &live{pods: []corev1.Pod{waiting("fits", "AMD"), waiting("waits", "ARM")}}
+	pods := []corev1.Pod{waiting("fits", "AMD"), waiting("waits", "ARM")}
+	data.Live, data.Objects.Waiting.Items = &live{pods: pods}, pods
 	s := serve(t, data, nil)
 	want(t, s.get(t, "pods", http.StatusOK), "fits", "waits", "0/3 nodes are available", assayv1alpha1.RequiredFeaturesAnnotation)
 	want(t, s.get(t, "pod?namespace=ml&name=fits", http.StatusOK), "1 of 3 nodes meet its requirements", `<a href="node?name=b">`, "no scheduler checks it", "means nothing")
@@ -237,6 +237,7 @@ func TestHostileObjectsStayText(t *testing.T) {
 	data.Objects.Shapes.Items[0].Status.Labels[script] = script
 	pod := waiting(script, "AMD")
 	pod.Status.Conditions[0].Message = script
+	data.Objects.Waiting.Items = []corev1.Pod{pod}
 	data.Live = &live{pods: []corev1.Pod{pod}, events: []corev1.Event{{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: script}, Message: script, Reason: script}}}
 	s := serve(t, data, nil)
 	for _, page := range []string{

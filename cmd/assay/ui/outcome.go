@@ -167,6 +167,8 @@ type trace struct {
 	// Word is MATCH, NO MATCH, SKIPPED or ERROR.
 	Word               string
 	Object, Rule, Base string
+	// Node is set if the page shows traces of several nodes.
+	Node string
 	// Say are sentences about the result, such as the reason why the rule was skipped.
 	Say      []string
 	Lines    []tracing.Line
@@ -177,7 +179,13 @@ type trace struct {
 }
 
 // Class returns the CSS class of the result.
-func (t *trace) Class() string { return strings.ToLower(strings.ReplaceAll(t.Word, " ", "")) }
+func (t trace) Class() string { return strings.ToLower(strings.ReplaceAll(t.Word, " ", "")) }
+
+// On returns the trace with the name of its node.
+func (t trace) On(node string) trace {
+	t.Node = node
+	return t
+}
 
 // newTrace returns the trace of a rule for display.
 func newTrace(r *rules.RuleTrace, mask rules.Masking) trace {

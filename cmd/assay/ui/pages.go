@@ -82,10 +82,11 @@ func (n navigationItem) Has(page string) bool {
 }
 
 // firstPage is the page that has all notes.
-const firstPage = "fleet"
+const firstPage = "overview"
 
 // navigation lists the pages in their order.
 var navigation = []navigationItem{
+	{firstPage, "Overview", nil},
 	{"fleet", "Nodes", []string{"node", "compare"}},
 	{"rules", "Rules", []string{"rule"}},
 	{"pods", "Pods", []string{"pod"}},
@@ -119,7 +120,12 @@ func shorten(s string, limit int) string {
 func filterLink(words ...string) string {
 	words = slices.Clone(words)
 	words[len(words)-1] = quoteWord(words[len(words)-1])
-	return "fleet?" + url.Values{"by": {"nodes"}, "filter": {strings.Join(words, " ")}}.Encode()
+	return nodesLink(strings.Join(words, " "))
+}
+
+// nodesLink returns the address of the nodes that a filter selects.
+func nodesLink(filter string) string {
+	return "fleet?" + url.Values{"by": {"nodes"}, "filter": {filter}}.Encode()
 }
 
 // thousands formats a number with separators.
@@ -193,14 +199,14 @@ func isPage(address string) bool {
 // is then left out.
 const partHeader = "Assay-Part"
 
-// home shows the list of nodes, or the node if there is only one.
+// home shows the first page, or the node if there is only one.
 func (s *Server) home(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	if len(d.Nodes) == 1 {
 		http.Redirect(w, r, "node?name="+url.QueryEscape(d.Nodes[0].Input.Node.Name), http.StatusSeeOther)
 		return
 	}
-	http.Redirect(w, r, "fleet", http.StatusSeeOther)
+	http.Redirect(w, r, firstPage, http.StatusSeeOther)
 }
 
 func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +227,7 @@ func (s *Server) fleet(w http.ResponseWriter, r *http.Request) {
 func (s *Server) search(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
-	to := "fleet?" + url.Values{"by": {"nodes"}, "filter": {q}}.Encode()
+	to := nodesLink(q)
 	if d.node(q) != nil {
 		to = nodeCell(q).Link
 	} else if slices.Contains(d.ruleNames(), q) {

@@ -32,19 +32,15 @@ func podAddress(namespace, name string) string {
 	return "pod?namespace=" + query(namespace) + "&name=" + query(name)
 }
 
-func newPodsPage(ctx context.Context, d *data) *podsPage {
-	p := &podsPage{}
+func newPodsPage(d *data) *podsPage {
+	p := &podsPage{Unknown: d.Objects.Waiting.Unknown}
 	if d.Live == nil {
 		p.Unknown = "Pods are read from a cluster or from files."
+	}
+	if p.Unknown != "" {
 		return p
 	}
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	list, err := d.Live.Waiting(ctx)
-	if err != nil {
-		p.Unknown = unread(err)
-		return p
-	}
+	list := slices.Clone(d.Objects.Waiting.Items)
 	// Pods that require features are first: the page is about them.
 	slices.SortStableFunc(list, func(a, b corev1.Pod) int {
 		if x, y := asked(&a) != "", asked(&b) != ""; x != y {
@@ -204,7 +200,7 @@ func (p *podPage) answer() {
 
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	d := s.current()
-	s.show(w, r, http.StatusOK, "pods", "Pods", newPodsPage(r.Context(), d))
+	s.show(w, r, http.StatusOK, "pods", "Pods", newPodsPage(d))
 }
 
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) {

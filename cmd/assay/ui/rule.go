@@ -55,24 +55,20 @@ func (p *rulesPage) tables() []*table { return []*table{p.Table} }
 
 func newRulesPage(d *data) *rulesPage {
 	d.evaluate()
-	matched, withheld, conflicts, faulty := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
+	matched, withheld, conflicts := map[string]int{}, map[string]int{}, map[string]int{}
 	list := d.Program.Rules()
 	for n := range d.Nodes {
 		if d.unevaluated() != "" {
 			break
 		}
 		v := d.verdict(n)
-		hit, failed := map[string]bool{}, map[string]bool{}
+		hit := map[string]bool{}
 		for i, r := range list {
 			if v.matches(i) {
 				hit[r.Object] = true
 			}
 		}
-		for i := range v.errors {
-			failed[list[i].Object] = true
-		}
 		count(matched, maps.Keys(hit))
-		count(faulty, maps.Keys(failed))
 		count(withheld, slices.Values(v.withheld.objects))
 		count(conflicts, slices.Values(v.conflicts.objects))
 	}
@@ -83,14 +79,9 @@ func newRulesPage(d *data) *rulesPage {
 		{Name: "withheld", Kind: columnCount, Title: "Nodes on which outputs are withheld, as evaluated here"},
 		{Name: "conflicts", Kind: columnCount, Title: "Nodes on which outputs lose against another rule, as evaluated here"},
 	}
-	state := make([]cell, len(d.Rules))
-	counts := map[cell]int{}
-	for i := range d.Rules {
-		state[i] = ruleState(&d.Rules[i], faulty[d.Rules[i].Object.Name])
-		state[i].Key = strconv.Itoa(stateOrder(state[i]))
-		counts[cell{Text: state[i].Text, Class: state[i].Class, Key: state[i].Key}]++
-	}
 	p := &rulesPage{Nodes: len(d.Nodes), Known: d.Unknown.Rules == ""}
+	state, counts := d.ruleStates(true)
+	p.States = counts
 	p.Table = newTable("rules", "Objects with rules", heads, len(d.Rules), func(row, column int) cell {
 		r := d.Rules[row].Object
 		switch column {
@@ -111,13 +102,37 @@ func newRulesPage(d *data) *rulesPage {
 		n := []int{int(ptr.Deref(r.Spec.Priority, 0)), len(r.Spec.Rules), matched[r.Name], percent(matched[r.Name], len(d.Nodes)), withheld[r.Name], conflicts[r.Name]}[column-3]
 		return cell{Text: strconv.Itoa(n), Class: map[bool]string{true: "warn"}[column >= 7 && n > 0]}
 	})
-	for _, c := range slices.SortedFunc(maps.Keys(counts), func(a, b cell) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text))
-	}) {
-		p.States = append(p.States, stateCount{c, counts[c]})
-	}
 	p.Table.Help = "In the order of their evaluation, unless you sort them."
 	return p
+}
+
+// ruleStates returns the state of each object with rules, and their numbers. Evaluated is set if failures of the evaluation here count.
+func (d *data) ruleStates(evaluated bool) (state []cell, numbers []stateCount) {
+	faulty, list := map[string]int{}, d.Program.Rules()
+	for n := range d.Nodes {
+		if !evaluated || d.unevaluated() != "" {
+			break
+		}
+		failed := map[string]bool{}
+		for i := range d.verdict(n).errors {
+			failed[list[i].Object] = true
+		}
+		count(faulty, maps.Keys(failed))
+	}
+	for i := range d.Rules {
+		c := ruleState(&d.Rules[i], faulty[d.Rules[i].Object.Name])
+		c.Key = strconv.Itoa(stateOrder(c))
+		state = append(state, c)
+		if at := slices.IndexFunc(numbers, func(n stateCount) bool { return n.State.Text == c.Text }); at >= 0 {
+			numbers[at].Count++
+		} else {
+			numbers = append(numbers, stateCount{cell{Text: c.Text, Class: c.Class, Key: c.Key}, 1})
+		}
+	}
+	slices.SortFunc(numbers, func(a, b stateCount) int {
+		return cmp.Or(cmp.Compare(a.State.Key, b.State.Key), cmp.Compare(a.State.Text, b.State.Text))
+	})
+	return state, numbers
 }
 
 // count adds one to the counts of keys.

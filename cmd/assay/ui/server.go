@@ -118,6 +118,7 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 		r.NotFound(s.noPage)
 		r.MethodNotAllowed(s.noPage)
 		r.Get("/", s.home)
+		r.Get("/overview", s.overview)
 		r.Get("/fleet", s.fleet)
 		r.Get("/search", s.search)
 		r.Get("/node", s.node)

@@ -26,7 +26,18 @@ type stateColumn struct {
 }
 
 // states are the columns in the order of the page.
-var states = []stateColumn{
+var states []stateColumn
+
+// The column of the state is computed from the others.
+func init() {
+	states = append([]stateColumn{{tableColumn{Name: stateTrait, Kind: columnState, Title: "The most urgent state, and the first reason of each"}, func(d *data, i int) cell {
+		s := d.nodeState(i, d.unevaluated() == "")
+		return s.cell()
+	}, true}}, columnStates...)
+}
+
+// columnStates are the states that have a column of their own.
+var columnStates = []stateColumn{
 	{tableColumn{Name: "ready", Title: "The condition Ready of the Node"}, func(d *data, i int) cell {
 		c := conditionCell(d.Nodes[i].Object, string(corev1.NodeReady))
 		if object := d.Nodes[i].Object; object != nil && object.Spec.Unschedulable {

@@ -52,20 +52,6 @@ type table struct {
 	shared []*sharedText
 }
 
-// sharedText is a sentence that several rows of a page have. It is shown once, and the rows refer to it.
-type sharedText struct {
-	ID, Word, Text string
-	// Rows is the number of rows.
-	Rows int
-}
-
-const (
-	// sharedRows is the number of rows from which on a sentence is shown once.
-	sharedRows = 3
-	// sharedLength is the number of characters from which on a string is a sentence.
-	sharedLength = 40
-)
-
 // columnKind is how the cells of a column are shown.
 type columnKind int
 
@@ -109,10 +95,10 @@ type cell struct {
 	Link string
 	// Faint is shown beside the text, and only there.
 	Faint string
-	// Note is a sentence below the text. CSV and JSON have it after the text, or in a column of its own.
+	// Note are sentences below the text, in lines. CSV and JSON have them after the text, or in a column of its own.
 	Note string
-	// See is set in place of a sentence that several rows have and the table says once.
-	See *sharedText
+	// See are in place of sentences that several rows have and the table says once.
+	See []*sharedText
 	// At is the time whose age the text is: the script of the pages keeps it current.
 	At time.Time
 	// Class is good, warn, bad or faint.
@@ -124,7 +110,15 @@ func (c cell) Whole() string {
 	if c.Note == "" {
 		return c.Text
 	}
-	return strings.TrimPrefix(c.Text+": "+c.Note, ": ")
+	return strings.TrimPrefix(c.Text+": "+c.said(), ": ")
+}
+
+// said returns the sentences in one line.
+func (c cell) said() string { return strings.ReplaceAll(c.Note, "\n", "; ") }
+
+// Notes returns the sentences.
+func (c cell) Notes() []string {
+	return strings.FieldsFunc(c.Note, func(r rune) bool { return r == '\n' })
 }
 
 // Class returns the CSS class of the header.
@@ -274,53 +268,6 @@ func (t *table) Rows() [][]cell {
 	return out
 }
 
-// Shared returns the sentences that several of the Rows have.
-func (t *table) Shared() []*sharedText { return t.shared }
-
-// sentence returns the sentence of a cell, or nil.
-func (c *cell) sentence() *string {
-	switch {
-	case len(c.Note) >= sharedLength:
-		return &c.Note
-	case len(c.Text) >= sharedLength && c.Link == "":
-		return &c.Text
-	}
-	return nil
-}
-
-// share replaces sentences that several rows have.
-func (t *table) share(rows [][]cell) {
-	t.shared = nil
-	counts, known := map[string]int{}, map[string]*sharedText{}
-	for _, row := range rows {
-		for i := range row {
-			if s := row[i].sentence(); s != nil && t.sentences(i) {
-				counts[*s]++
-			}
-		}
-	}
-	for _, row := range rows {
-		for i := range row {
-			s := row[i].sentence()
-			if s == nil || !t.sentences(i) || counts[*s] < sharedRows {
-				continue
-			}
-			if known[*s] == nil {
-				n := strconv.Itoa(len(t.shared) + 1)
-				known[*s] = &sharedText{t.ID + "-" + n, "note " + n, *s, counts[*s]}
-				t.shared = append(t.shared, known[*s])
-			}
-			row[i].See, *s = known[*s], ""
-		}
-	}
-}
-
-// sentences reports whether a column has sentences: other long strings are names and values.
-func (t *table) sentences(column int) bool {
-	kind := t.Columns[column].Kind
-	return column > 0 && !t.List && (kind == columnText || kind == columnState)
-}
-
 // row returns the cells of a row.
 func (t *table) row(i int) []cell {
 	out := make([]cell, len(t.Columns))
@@ -446,7 +393,7 @@ func (t *table) names() (out []string) {
 func (t *table) values(row int) (out []string) {
 	for i, c := range t.row(row) {
 		if t.Columns[i].Kind == columnState {
-			out = append(out, c.Text, c.Note)
+			out = append(out, c.Text, c.said())
 		} else {
 			out = append(out, c.Whole())
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -97,7 +96,7 @@ func TestFilesHaveTheRowsOfThePage(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.get(t, query+"&format=json&table=nodes", http.StatusOK)), &objects); err != nil {
 		t.Fatal(err)
 	}
-	if len(objects) != 166 || objects[0]["node"] != "node-00248" || objects[0]["cpu.model.vendor_id"] != "Intel" || objects[0]["withheld"] != float64(0) || objects[0]["why"] != "" {
+	if len(objects) != 166 || objects[0]["node"] != "node-00248" || objects[0]["cpu.model.vendor_id"] != "Intel" || objects[0]["withheld"] != float64(0) || objects[0]["state.reason"] != "" {
 		t.Errorf("%d objects, the first is %v", len(objects), objects[0])
 	}
 	want(t, s.get(t, query, http.StatusOK), "Page 1 of 2, 166 rows", "format=csv")
@@ -147,6 +146,10 @@ func TestFilterJoinsTermsAndSearchesNames(t *testing.T) {
 		"features-age > 1d":                              {"idle", "late"},
 		"features-age <= 24h":                            {"well", "gone"},
 		"withheld":                                       {},
+		"-l zone=eu-1":                                   {"gone", "late"},
+		"-l 'zone in (eu-0, eu-2), !rack' and worker": {"well"},
+		`not (-l "zone notin (eu-0)" or idle)`:        {"well"},
+		"-l !zone":                                    {},
 	} {
 		page := s.get(t, "fleet?by=nodes&filter="+url.QueryEscape(filter), http.StatusOK)
 		got := nodesIn(page)
@@ -162,6 +165,10 @@ func TestFilterJoinsTermsAndSearchesNames(t *testing.T) {
 		"a or":                            "nothing follows or",
 		"and":                             "a term is missing",
 		"= 1":                             "a name is missing",
+		"-l":                              "a label selector is missing",
+		"-l zone in (eu-1)":               "unexpected",
+		"-l 'zone in (eu-1'":              "invalid label selector",
+		"-l 'zone":                        "closing quote",
 		"worker Between 1":                "invalid operator",
 		"features-age > soon":             "write a number, or a time",
 		"rule vendr":                      "did you mean vendor?",
@@ -247,29 +254,6 @@ func TestCompareShowsOnlyDifferences(t *testing.T) {
 	want(t, s.get(t, "compare?a=a", http.StatusOK), "Choose two nodes.")
 	want(t, s.get(t, "compare?a=a&b=a", http.StatusOK), "Choose two different nodes.")
 	want(t, s.get(t, "compare?a=a&b=none", http.StatusOK), "Node none not found")
-}
-
-// TestTheFirstPageCountsWhatIsBad: a dead worker among 300 nodes was found only by those who sorted the list of nodes by it. Each number leads
-// to its nodes.
-func TestTheFirstPageCountsWhatIsBad(t *testing.T) {
-	data := states(t)
-	data.Nodes[0].Worker = &cluster.Worker{Fault: "the worker is ready and publishes no features", Ready: true}
-	data.Nodes[0].Published = false
-	s := serve(t, data, nil)
-	page := s.get(t, "fleet", http.StatusOK)
-	for words, node := range map[string]string{
-		"1 not ready": "gone", "1 whose features are not ready": "idle", "1 whose worker is down": "idle", "1 whose worker publishes too little": "well",
-		"1 without NodeFeatures": "well",
-	} {
-		link := regexp.MustCompile(`<a class="bad" href="([^"]*)">` + words + `</a>`).FindStringSubmatch(page)
-		if link == nil {
-			t.Errorf("the page does not say %q:\n%s", words, page)
-			continue
-		}
-		if got := nodesIn(s.get(t, html.UnescapeString(link[1]), http.StatusOK)); !slices.Equal(got, []string{node}) {
-			t.Errorf("%s leads to %v, want %s", words, got, node)
-		}
-	}
 }
 
 // TestRulesThatNeedAttentionAreFirst: sorted by state, a failing object was between those that are ready.

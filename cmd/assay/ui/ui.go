@@ -164,7 +164,13 @@ type shared struct {
 	viewOnce  sync.Once
 	nodes     *index.Index
 	namesOnce sync.Once
-	names     *knownNames
+
+	evaluating sync.Once
+	evaluated  chan struct{} // closed when the verdicts on all nodes are there
+
+	deviatingOnce sync.Once
+	deviants      map[string][]string
+	names         *knownNames
 }
 
 // verdict is the result of the rules on one node. An outcome takes 45 kB with 100 rules.
@@ -203,7 +209,7 @@ func (v *verdict) lacks(object string) bool {
 func (v *verdict) matches(rule int) bool { return v.matched[rule/64]&(1<<(rule%64)) != 0 }
 
 func newData(s *Snapshot) *data {
-	d := &data{&shared{Snapshot: s, place: make(map[string]int, len(s.Nodes)), verdicts: make([]atomic.Pointer[verdict], len(s.Nodes))}, time.Now()}
+	d := &data{&shared{Snapshot: s, place: make(map[string]int, len(s.Nodes)), verdicts: make([]atomic.Pointer[verdict], len(s.Nodes)), evaluated: make(chan struct{})}, time.Now()}
 	if d.Program == nil {
 		d.Program = rules.Link(s.Known.Rules)
 	}
@@ -233,10 +239,23 @@ func (d *data) verdict(i int) *verdict {
 
 // evaluate computes the verdicts on all nodes, with all processors, if rules can be evaluated.
 func (d *data) evaluate() {
-	if d.unevaluated() != "" {
-		return
+	d.evaluating.Do(func() {
+		if d.unevaluated() == "" {
+			input.Each(len(d.Nodes), func(i int) { d.verdict(i) })
+		}
+		close(d.evaluated)
+	})
+}
+
+// evaluatedWithin reports whether the verdicts on all nodes are there after at most the given time.
+func (d *data) evaluatedWithin(wait time.Duration) bool {
+	go d.evaluate()
+	select {
+	case <-d.evaluated:
+		return true
+	case <-time.After(wait):
+		return false
 	}
-	input.Each(len(d.Nodes), func(i int) { d.verdict(i) })
 }
 
 func verdictOf(o *rules.Outcome, node *corev1.Node, settings *desired.Settings) *verdict {

@@ -181,7 +181,7 @@ func TestRuleShowsMatchedNodesAndTheNearest(t *testing.T) {
 
 func TestFleetGroupsAndFilters(t *testing.T) {
 	s := serve(t, snapshot(t), nil)
-	want(t, s.get(t, "fleet", http.StatusOK), "3 nodes", "Intel CPU", "AMD CPU", "6.8.0-45")
+	want(t, s.get(t, "fleet?by=values", http.StatusOK), "3 nodes", "Intel CPU", "AMD CPU", "6.8.0-45")
 	for filter, matching := range map[string]string{
 		"cpu.model.vendor_id = Intel":                               "2 of 3",
 		`cpu.model.name In "AMD CPU", other`:                        "1 of 3",
@@ -339,6 +339,7 @@ func TestHostileValuesStayText(t *testing.T) {
 	data.Notes = []ui.Note{{Text: script, Rule: script}}
 	s := serve(t, data, nil)
 	for _, page := range []string{
+		"overview", "overview?by=" + url.QueryEscape(script) + "&color=" + url.QueryEscape(script), "overview?by=cpu.model.vendor_id&color=cpu.model.name",
 		"fleet", "fleet?by=nodes", "fleet?filter=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script), "node?name=" + url.QueryEscape(script) + "&q=" + url.QueryEscape(script),
 		"rules", "rule?name=vendor", "playground?node=" + url.QueryEscape(script), "search?q=" + url.QueryEscape(script),
 		"compare?a=" + url.QueryEscape(script) + "&b=" + url.QueryEscape(script), "fleet?by=values", "fleet?by=nodes&format=json",
@@ -404,6 +405,7 @@ func eventually(t testing.TB, done func() bool) {
 func TestEmptyStatesSayWhatToDo(t *testing.T) {
 	s := serve(t, &ui.Snapshot{Where: "empty"}, nil)
 	want(t, s.get(t, "fleet", http.StatusOK), "No nodes found", "assay doctor")
+	want(t, s.get(t, "overview", http.StatusOK), "No nodes found", "assay doctor")
 	want(t, s.get(t, "rules", http.StatusOK), "No rules found", "assay library list")
 	want(t, s.get(t, "playground", http.StatusOK), "Not evaluated: there are no nodes.")
 }
@@ -428,7 +430,7 @@ func many(t testing.TB, count int) *ui.Snapshot {
 func TestPagesOfLargeFleetsStaySmall(t *testing.T) {
 	s := serve(t, many(t, 15_000), nil)
 	for _, page := range []string{
-		"fleet", "fleet?by=nodes&page=150", "fleet?by=features", "fleet?columns=cpu.model.microcode", "fleet?filter=" + url.QueryEscape("cpu.model.microcode > 100"),
+		"overview", "overview?color=cpu.model.microcode&by=cpu.model.microcode", "fleet", "fleet?by=nodes&page=150", "fleet?by=features", "fleet?columns=cpu.model.microcode", "fleet?filter=" + url.QueryEscape("cpu.model.microcode > 100"),
 		"fleet?by=values&columns=cpu.model.microcode", "rules", "rule?name=vendor&matched.page=50&unmatched.page=9999", "node?name=node-00001", "playground",
 		"compare?a=node-00001&b=node-00003",
 	} {
@@ -444,7 +446,7 @@ func TestPagesOfLargeFleetsStaySmall(t *testing.T) {
 func BenchmarkFirstView(b *testing.B) {
 	data := many(b, 15_000)
 	for _, page := range []string{
-		"fleet", "fleet?by=nodes", "fleet?by=nodes&sort=-withheld", "fleet?by=nodes&filter=" + url.QueryEscape("not (cpu.model.vendor_id = Intel or withheld)"),
+		"overview", "fleet", "fleet?by=nodes", "fleet?by=nodes&sort=-withheld", "fleet?by=nodes&filter=" + url.QueryEscape("not (cpu.model.vendor_id = Intel or withheld)"),
 		"fleet?by=nodes&filter=no-such-name", "fleet?by=values&columns=cpu.model.microcode", "rules", "rule?name=vendor", "fleet?by=nodes&format=csv",
 	} {
 		b.Run(page, func(b *testing.B) {

@@ -235,6 +235,14 @@ func (c *Client) EventsOfNodes(ctx context.Context, reason string) ([]corev1.Eve
 	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"involvedObject.kind=Node,reason=" + reason}})
 }
 
+// EventSource is the component that Assay's programs name in Events.
+const EventSource = "assay-controller"
+
+// EventsFrom returns the Events of a component.
+func (c *Client) EventsFrom(ctx context.Context, component string) ([]corev1.Event, error) {
+	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"source=" + component}})
+}
+
 // Warnings returns all Events of the type Warning.
 func (c *Client) Warnings(ctx context.Context) ([]corev1.Event, error) {
 	return list[corev1.Event](ctx, c, "/api/v1/events", url.Values{"fieldSelector": {"type=" + corev1.EventTypeWarning}})

@@ -139,6 +139,7 @@ function show(next) {
   const parts = [...document.querySelectorAll("[data-fresh]")].map((e) => e.id).filter((id) => next.getElementById(id));
   replace(parts, next);
   compareClocks();
+  pending();
   const form = document.querySelector("form[data-live][method=post]");
   if (form) form.requestSubmit();
 }
@@ -164,12 +165,26 @@ function age(seconds) {
 // ages keeps the ages of a page current.
 function ages() {
   for (const time of document.querySelectorAll("time[datetime]")) {
-    const text = age(Math.max(0, Math.floor((now() - Date.parse(time.dateTime)) / 1000)));
+    const since = Math.floor((now() - Date.parse(time.dateTime)) / 1000);
+    const text = age(Math.max(0, time.classList.contains("left") ? -since : since));
     if (time.textContent !== text) time.textContent = text;
   }
 }
 
+// pending shows the page again while it waits for the evaluation of rules.
+function pending() {
+  if (document.querySelector("[data-pending]")) setTimeout(async () => show(await page(location.href)), 1000);
+}
+
 compareClocks();
+pending();
+
+// Squares say on hover which node they are: a title for each of thousands would make the page large.
+document.addEventListener("mouseover", (event) => {
+  const square = event.target.closest?.(".squares a:not([title])");
+  const color = square && document.querySelector(".sq." + square.className)?.parentElement;
+  if (square) square.title = new URLSearchParams(square.search).get("name") + (color ? ": " + color.textContent.replace(/[\d,]+\s*$/, "").trim() : "");
+});
 document.querySelectorAll("form[data-live]").forEach(live);
 document.querySelectorAll("#refresh").forEach(refreshing);
 setInterval(ages, 1000);
