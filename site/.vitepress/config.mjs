@@ -13,7 +13,7 @@ const groups = {
   Start: ['index', 'concepts', 'install', 'recipes', 'faq', 'ui', 'cli'],
   'Write rules': ['rules', 'rule-language', 'reference', 'features', 'library', 'composition', 'admission', 'editors'],
   'Place pods': ['scheduling', 'scale-from-zero', 'readiness', 'topology', 'image-compatibility', 'baselines'],
-  Operate: ['values', 'security', 'upgrade', 'troubleshooting', 'observability', 'scale', 'robustness', 'gpu-operators'],
+  Operate: ['values', 'security', 'upgrade', 'troubleshooting', 'observability', 'hardware-health', 'scale', 'robustness', 'gpu-operators'],
   'From NFD': ['migrating-from-nfd', 'nfd-differences'],
   Design: readdirSync(join(root, 'docs/design')).sort().map((file) => 'design/' + file.replace(/\.md$/, '')),
   Develop: ['style', 'release'],
