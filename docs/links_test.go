@@ -126,3 +126,17 @@ func TestPagesThatProgramsNameExist(t *testing.T) {
 		t.Errorf("only %d pages are named", found)
 	}
 }
+
+// TestEveryPageIsOnTheSite: make site, which make test does not run, rejects a page without a place.
+func TestEveryPageIsOnTheSite(t *testing.T) {
+	config := read(t, "../site/.vitepress/config.mjs")
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.Contains(config, "'"+strings.TrimSuffix(file, ".md")+"'") {
+			t.Errorf("%s is in no group of site/.vitepress/config.mjs", file)
+		}
+	}
+}
