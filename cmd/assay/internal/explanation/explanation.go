@@ -89,7 +89,7 @@ func Unwanted(ctx context.Context, w *world.World, node *corev1.Node, o *rules.O
 		if (k.Kind == keys.Resource || k.Kind == keys.Condition) && !strings.Contains(k.Key, "/") {
 			continue
 		}
-		out = append(out, e.unwanted(ctx, given{k.Kind, k.Key, k.Value}))
+		out = append(out, e.unwanted(ctx, k))
 	}
 	return out
 }

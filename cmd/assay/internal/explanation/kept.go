@@ -9,6 +9,7 @@ import (
 	nfdv1alpha1 "github.com/assay-project/assay/api/nfd/v1alpha1"
 	"github.com/assay-project/assay/cmd/assay/internal/cluster"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
+	"github.com/assay-project/assay/cmd/assay/internal/written"
 	"github.com/assay-project/assay/internal/record"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/requirements"
@@ -26,21 +27,21 @@ func bookkeeping(name string) string {
 }
 
 // loss says because of which objects a taint is on the Node: it has lost features. It returns "" for other keys.
-func (e *Explanation) loss(ctx context.Context, g given) string {
+func (e *Explanation) loss(ctx context.Context, g written.Key) string {
 	c, ok := e.world.Kept.(*cluster.Client)
-	if !ok || g.kind != keys.Taint {
+	if !ok || g.Kind != keys.Taint {
 		return ""
 	}
 	requests, _ := c.Requests(ctx) // without permission to read them, the taint is explained like others
 	policies, _ := c.Policies(ctx)
 	var by []string
 	for i := range requests {
-		if r := &requests[i]; r.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue(r.Namespace, r.Name) == g.value {
+		if r := &requests[i]; r.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue(r.Namespace, r.Name) == g.Value {
 			by = append(by, "NodeFeatureRequest "+r.Namespace+"/"+r.Name)
 		}
 	}
 	for i := range policies {
-		if p := &policies[i]; p.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue("", p.Name) == g.value {
+		if p := &policies[i]; p.Spec.OnLoss == assayv1alpha1.LossTaint && requirements.TaintValue("", p.Name) == g.Value {
 			by = append(by, "NodeFeatureSchedulingPolicy "+p.Name)
 		}
 	}
@@ -48,14 +49,14 @@ func (e *Explanation) loss(ctx context.Context, g given) string {
 		return ""
 	}
 	why := "written by Assay, not by a rule: onLoss of " + strings.Join(by, " or ")
-	if text := c.NodeEvent(ctx, e.outcome.Node, "LossTaintAdded", g.value); text != "" {
+	if text := c.NodeEvent(ctx, e.outcome.Node, "LossTaintAdded", g.Value); text != "" {
 		why += "; LossTaintAdded: " + text
 	}
 	return why
 }
 
 // recorded returns the objects that set a key according to the controller's provenance record, in Why what has become of each.
-func (e *Explanation) recorded(ctx context.Context, instance string, g given) (out []source) {
+func (e *Explanation) recorded(ctx context.Context, instance string, g written.Key) (out []source) {
 	p := e.records[instance]
 	if p == nil {
 		p = &provenance{}
@@ -68,7 +69,7 @@ func (e *Explanation) recorded(ctx context.Context, instance string, g given) (o
 	if p.err != nil {
 		return []source{{Kind: ruleKind, Why: "an unknown rule: " + p.err.Error()}}
 	}
-	for _, owner := range p.record.Owners(record.KeyOf(g.kind, g.key)) {
+	for _, owner := range p.record.Owners(record.KeyOf(g.Kind, g.Key)) {
 		s := source{Kind: ruleKind, Name: owner.Name, Why: object(e.world, owner)}
 		if owner.ID == record.Requested {
 			s.Kind, s.Name = "NodeFeature", ""

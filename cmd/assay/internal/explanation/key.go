@@ -72,7 +72,7 @@ type source struct {
 	// How is the field of the rule.
 	How string `json:"how,omitempty"`
 	// Terms are the expressions and conditions of the rule with what the node has. Sensitive rules have none.
-	Terms []term `json:"terms,omitempty"`
+	Terms []tracing.Line `json:"terms,omitempty"`
 	// Found is what the node has, Why the reason why the key is not given, Fix what to change.
 	Found string `json:"found,omitempty"`
 	Why   string `json:"why,omitempty"`
@@ -84,19 +84,6 @@ type source struct {
 // ruleKind is the kind of sources that are rules.
 const ruleKind = "NodeFeatureRule"
 
-type term struct {
-	Met     bool   `json:"met"`
-	Subject string `json:"subject"`
-	Asked   string `json:"asked,omitempty"`
-	Found   string `json:"found,omitempty"`
-}
-
-// given is a key that rules set on a node.
-type given struct {
-	kind       keys.Kind
-	key, value string
-}
-
 // name explains all keys with a name.
 func (e *Explanation) name(ctx context.Context, name string) *explainedName {
 	e.report = e.world.Report(ctx, e.node)
@@ -104,13 +91,15 @@ func (e *Explanation) name(ctx context.Context, name string) *explainedName {
 	if e.report.Known && e.report.LeaderErr == nil {
 		out.Controller = &e.report.Leader
 	}
-	for _, g := range e.find(name) {
-		out.Keys = append(out.Keys, e.wanted(g))
+	for g := range e.outcome.Given() {
+		if k := (written.Key{Kind: g.Kind, Key: g.Key, Value: g.Value}); e.is(k, name) {
+			out.Keys = append(out.Keys, e.wanted(k))
+		}
 	}
-	for _, g := range e.named(name) {
-		if !slices.ContainsFunc(out.Keys, func(k Key) bool { return k.Kind == g.kind && k.Key == g.key }) {
-			k := e.unwanted(ctx, g)
-			k.Sources = e.withRules(k.Sources, k.Key)
+	for _, f := range written.Keys(e.node) {
+		if e.is(f, name) && !slices.ContainsFunc(out.Keys, func(k Key) bool { return k.Kind == f.Kind && k.Key == f.Key }) {
+			k := e.unwanted(ctx, f)
+			k.Sources = e.withRules(&k)
 			out.Keys = append(out.Keys, k)
 		}
 	}
@@ -122,11 +111,11 @@ func (e *Explanation) name(ctx context.Context, name string) *explainedName {
 }
 
 // wanted explains a key that rules or NodeFeatures give.
-func (e *Explanation) wanted(g given) Key {
-	k := Key{Kind: g.kind, Key: g.key, Wanted: &g.value}
-	origin, _ := e.outcome.Origin(g.kind, g.key)
+func (e *Explanation) wanted(g written.Key) Key {
+	k := Key{Kind: g.Kind, Key: g.Key, Wanted: &g.Value}
+	origin, _ := e.outcome.Origin(g.Kind, g.Key)
 	if origin.Object == "" {
-		for _, name := range e.askers(g.key) {
+		for _, name := range e.askers(g.Key) {
 			k.Sources = append(k.Sources, source{Kind: "NodeFeature", Name: strings.TrimPrefix(name, "/"), How: "spec.labels"})
 		}
 	}
@@ -136,14 +125,14 @@ func (e *Explanation) wanted(g given) Key {
 		}
 	}
 	for _, c := range e.outcome.Conflicts() {
-		if c.Kind == g.kind && c.Key == g.key {
+		if c.Kind == g.Kind && c.Key == g.Key {
 			k.Overridden = append(k.Overridden, c.Lost.String())
 		}
 	}
-	if value, ok := written.Value(e.node, g.kind, g.key); ok {
+	if value, ok := written.Value(e.node, g.Kind, g.Key); ok {
 		k.Value = &value
 	}
-	state, has, withheld := e.compared.Given(g.kind, g.key)
+	state, has, withheld := e.compared.Given(g.Kind, g.Key)
 	k.State = state
 	switch state {
 	case desired.Withheld:
@@ -151,7 +140,7 @@ func (e *Explanation) wanted(g given) Key {
 	case desired.Missing:
 		k.Why = state.Describe("")
 	case desired.Different:
-		k.Value, k.Why, k.Managers = &has, state.Describe(has), written.Managers(e.node, g.kind, g.key)
+		k.Why, k.Managers = state.Describe(has), written.Managers(e.node, g.Kind, g.Key)
 	default:
 		return k
 	}
@@ -192,29 +181,29 @@ func (e *Explanation) undecided(k *Key, past *record.Record) bool {
 }
 
 // unwanted explains a key of the Node that nothing gives now.
-func (e *Explanation) unwanted(ctx context.Context, f given) Key {
-	k := Key{Kind: f.kind, Key: f.key, Value: &f.value}
-	state, instance := e.compared.Found(f.kind, f.key)
+func (e *Explanation) unwanted(ctx context.Context, f written.Key) Key {
+	k := Key{Kind: f.Kind, Key: f.Key, Value: &f.Value}
+	state, instance := e.compared.Found(f.Kind, f.Key)
 	loss := ""
-	if state != desired.Foreign && f.kind == keys.Taint {
+	if state != desired.Foreign && f.Kind == keys.Taint {
 		loss = e.loss(ctx, f)
 	}
 	const own = "written by Assay itself, not by a rule: "
-	request, requested := strings.CutPrefix(f.key, assayv1alpha1.RequestLabelNamespace+"/")
+	request, requested := strings.CutPrefix(f.Key, assayv1alpha1.RequestLabelNamespace+"/")
 	switch {
 	case loss != "":
 		k.State, k.Why = desired.Own, loss
 		return k
 	case state == desired.Foreign:
-		k.State, k.Managers, k.Why = state, written.Managers(e.node, f.kind, f.key), "set by another client, not by Assay"
+		k.State, k.Managers, k.Why = state, written.Managers(e.node, f.Kind, f.Key), "set by another client, not by Assay"
 		if len(k.Managers) > 0 {
 			k.Why += ": " + strings.Join(k.Managers, ", ")
 		}
 		return k
-	case state == desired.Own && f.kind == keys.Annotation:
-		k.State, k.Why = state, own+bookkeeping(f.key)
+	case state == desired.Own && f.Kind == keys.Annotation:
+		k.State, k.Why = state, own+bookkeeping(f.Key)
 		return k
-	case state == desired.Own && f.kind == keys.Condition:
+	case state == desired.Own && f.Kind == keys.Condition:
 		k.State, k.Why = state, own+"it reports whether all rules are applied to the features of this boot"
 		return k
 	case state == desired.Own && requested:
@@ -239,19 +228,19 @@ func (e *Explanation) unwanted(ctx context.Context, f given) Key {
 	return k
 }
 
-// withRules replaces objects that gave a key by their rules that can give it, with the features that these read.
-func (e *Explanation) withRules(objects []source, key string) (out []source) {
-	named, _ := e.able(key)
-	for _, object := range objects {
-		found := false
-		for _, t := range named {
+// withRules replaces the objects that gave a key by their rules that can give it, with the features that these read.
+func (e *Explanation) withRules(k *Key) (out []source) {
+	able := slices.Concat(tracing.Naming(e.program, e.traces, []keys.Kind{k.Kind}, k.Key))
+	for _, object := range k.Sources {
+		before := len(out)
+		for _, t := range able {
 			if object.Kind == ruleKind && t.Object == object.Name {
 				s := e.ruleSource(t, "")
-				s.Why, found = object.Why, true
+				s.Why = object.Why
 				out = append(out, s)
 			}
 		}
-		if !found {
+		if len(out) == before {
 			out = append(out, object)
 		}
 	}
@@ -260,14 +249,9 @@ func (e *Explanation) withRules(objects []source, key string) (out []source) {
 
 // ruleSource describes a rule with its expressions.
 func (e *Explanation) ruleSource(t *rules.RuleTrace, how string) source {
-	out := source{Kind: ruleKind, Name: t.Ref.String(), How: how, trace: t, Why: cmp.Or(t.Skipped, tracing.Why(t, e.Mask))}
+	out := source{Kind: ruleKind, Name: t.Ref.String(), How: how, trace: t, Terms: tracing.Lines(t, e.Mask), Why: cmp.Or(t.Skipped, tracing.Why(t, e.Mask))}
 	if t.Err != nil {
 		out.Why = t.Err.Error()
-	}
-	if t.Skipped == "" {
-		for _, l := range tracing.Lines(t, e.Mask) {
-			out.Terms = append(out.Terms, term{l.Held, l.Subject, l.Asked, l.Found})
-		}
 	}
 	return out
 }
@@ -299,7 +283,7 @@ func (e *Explanation) candidates(ctx context.Context, name string) []source {
 	if r := e.workerLabel(ctx, name); r != nil {
 		out = append(out, *r)
 	}
-	named, computed := e.able(name)
+	named, computed := tracing.Naming(e.program, e.traces, keys.NodeKinds[:], name, e.world.Limits.Keys.Qualify(name))
 	slices.SortStableFunc(named, func(a, b *rules.RuleTrace) int { return tracing.Lacking(a) - tracing.Lacking(b) })
 	for _, t := range named {
 		out = append(out, e.ruleSource(t, ""))
@@ -312,33 +296,6 @@ func (e *Explanation) candidates(ctx context.Context, name string) []source {
 		}
 	}
 	return out
-}
-
-// able returns the rules whose source names a key, and those that compute the names of their outputs.
-func (e *Explanation) able(name string) (named, computed []*rules.RuleTrace) {
-	best := make([]rules.Mention, len(e.traces))
-	for _, key := range []string{name, e.world.Limits.Keys.Qualify(name)} {
-		for _, kind := range keys.NodeKinds {
-			spellings := []string{key}
-			if kind == keys.Taint && !strings.Contains(key, ":") {
-				spellings = []string{key + ":NoSchedule", key + ":PreferNoSchedule", key + ":NoExecute"}
-			}
-			for _, spelling := range spellings {
-				for i, m := range e.program.Mentions(kind, spelling) {
-					best[i] = max(best[i], m)
-				}
-			}
-		}
-	}
-	for i := range e.traces {
-		switch t := &e.traces[i]; {
-		case best[i] == rules.Named || e.names(t, name):
-			named = append(named, t)
-		case best[i] == rules.Computed:
-			computed = append(computed, t)
-		}
-	}
-	return named, computed
 }
 
 // refused returns the NodeFeatures that request a label which is not written.

@@ -87,26 +87,17 @@ func (g *providers) label(ctx context.Context, r *serving.Required, key string) 
 }
 
 // rules adds the rules whose source names a key, with their expressions on the node, and returns those that compute the names of keys.
-func (g *providers) rules(r *serving.Required, kind keys.Kind, key string) (computed []*rules.RuleTrace) {
-	mentions := g.program.Mentions(kind, key)
-	for i := range g.traces {
-		t := &g.traces[i]
-		switch gives := slices.ContainsFunc(t.Outputs, func(o rules.TracedOutput) bool { return o.Kind == kind && o.Key == key }); {
-		case mentions[i] == rules.Named || gives:
-			r.Given = append(r.Given, g.rule("rule "+t.Ref.String(), t))
-		case mentions[i] == rules.Computed:
-			computed = append(computed, t)
-		}
+func (g *providers) rules(r *serving.Required, kind keys.Kind, key string) []*rules.RuleTrace {
+	named, computed := tracing.Naming(g.program, g.traces, []keys.Kind{kind}, key)
+	for _, t := range named {
+		r.Given = append(r.Given, g.rule("rule "+t.Ref.String(), t))
 	}
 	return computed
 }
 
 // rule describes a rule on the node.
 func (g *providers) rule(by string, t *rules.RuleTrace) serving.Provider {
-	out := serving.Provider{By: by, Why: t.Skipped}
-	if t.Skipped == "" {
-		out.Terms = tracing.Lines(t, g.w.Limits.Mask)
-	}
+	out := serving.Provider{By: by, Why: t.Skipped, Terms: tracing.Lines(t, g.w.Limits.Mask)}
 	if t.Err != nil {
 		out.Why = t.Err.Error()
 	}
@@ -248,7 +239,7 @@ func (g *providers) none(key string) bool {
 	return true
 }
 
-// keys returns the keys of labels that Nodes have or rules name.
+// keys returns the keys of labels that Nodes have, and those that rules name.
 func (g *providers) keys() []string {
 	all := map[string]bool{}
 	for _, node := range g.w.Nodes {
@@ -256,14 +247,7 @@ func (g *providers) keys() []string {
 			all[key] = true
 		}
 	}
-	for i := range g.w.Rules {
-		for _, rule := range g.w.Rules[i].Spec.Rules {
-			for key := range rule.Labels {
-				all[g.w.Limits.Keys.Qualify(key)] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
+	return append(slices.Sorted(maps.Keys(all)), g.program.KeyNames()...)
 }
 
 // resource adds who gives a resource.

@@ -3,9 +3,11 @@ package tracing
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/assay-project/assay/rules"
+	"github.com/assay-project/assay/rules/keys"
 )
 
 // Line is one expression or condition of a rule with the facts of the node.
@@ -73,6 +75,38 @@ func Lacking(r *rules.RuleTrace) int {
 		}
 	}
 	return n
+}
+
+// Naming returns the rules that give a key or whose source names it, and those that compute the names of their outputs and can write any. The
+// key is one of the names, of one of the kinds. The name of a taint may omit its effect.
+func Naming(p *rules.Program, traces []rules.RuleTrace, kinds []keys.Kind, names ...string) (named, computed []*rules.RuleTrace) {
+	best := make([]rules.Mention, len(traces))
+	for _, kind := range kinds {
+		for _, name := range names {
+			spellings := []string{name}
+			if kind == keys.Taint && !strings.Contains(name, ":") {
+				spellings = []string{name + ":NoSchedule", name + ":PreferNoSchedule", name + ":NoExecute"}
+			}
+			for _, key := range spellings {
+				for i, m := range p.Mentions(kind, key) {
+					best[i] = max(best[i], m)
+				}
+			}
+		}
+	}
+	for i := range traces {
+		t := &traces[i]
+		gives := func(o rules.TracedOutput) bool {
+			return slices.Contains(kinds, o.Kind) && slices.Contains(names, o.Key)
+		}
+		switch {
+		case best[i] == rules.Named || slices.ContainsFunc(t.Outputs, gives):
+			named = append(named, t)
+		case best[i] == rules.Computed:
+			computed = append(computed, t)
+		}
+	}
+	return named, computed
 }
 
 // hidden reports whether the reason could contain a hidden value.
