@@ -11,6 +11,8 @@ import (
 
 	"github.com/assay-project/assay/cmd/assay/template"
 	"github.com/assay-project/assay/internal/doctest"
+	"github.com/assay-project/assay/rules/manifest"
+	"github.com/assay-project/assay/rules/review"
 )
 
 var update = flag.Bool("update", false, "write what comes out into the pages; read the diff")
@@ -46,6 +48,36 @@ func TestExamples(t *testing.T) {
 				t.Errorf("%d examples were executed, want at least %d", examples, least)
 			}
 		})
+	}
+}
+
+// TestRecipesAreObjects: nine of ten rules of recipes.md were lists, which kubectl apply rejects.
+func TestRecipesAreObjects(t *testing.T) {
+	page, err := doctest.Read("recipes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, block := range page.Blocks {
+		if block.Kind != "rule" {
+			continue
+		}
+		file := manifest.Parse(page.At(block), []byte(block.Text))
+		problems := file.Problems
+		for _, d := range file.Documents {
+			if d.Kind != manifest.KindRule || names[d.Name] {
+				t.Errorf("%s: %s %q, want a NodeFeatureRule with a name of its own", page.At(block), d.Kind, d.Name)
+			}
+			names[d.Name] = true
+			_, shape, found := review.Document(d, review.Known{})
+			problems = append(append(problems, shape...), review.Problems(d, found)...)
+		}
+		if len(file.Documents) == 0 || len(problems) > 0 {
+			t.Errorf("%s: %d objects, problems %v", page.At(block), len(file.Documents), problems)
+		}
+	}
+	if len(names) < pages["recipes.md"] {
+		t.Errorf("%d rules were reviewed, want at least %d", len(names), pages["recipes.md"])
 	}
 }
 
