@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-project/assay/internal/assembly"
 	"github.com/assay-project/assay/internal/assembly/directory"
 	"github.com/assay-project/assay/rules"
 )
@@ -26,7 +27,7 @@ spec:
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(rule), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	set := directory.Load(dir, rules.Options{})
+	set, _ := directory.New(dir, assembly.NewRegistry(rules.Options{})).State()
 	if len(set.Problems) > 0 {
 		t.Fatal(set.Problems)
 	}

@@ -53,9 +53,6 @@ const (
 	Absent State = "absent"
 )
 
-// States lists all states.
-func States() []State { return []State{Whole, Older, Foreign, Absent, Unknown} }
-
 // Status is what is known of a definition.
 type Status struct {
 	State State

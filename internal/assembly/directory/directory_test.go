@@ -65,7 +65,7 @@ func TestLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, test.files)
-			set := Load(dir, rules.Options{})
+			set, _ := New(dir, assembly.NewRegistry(rules.Options{})).State()
 			var names []string
 			for _, o := range set.Objects {
 				names = append(names, o.Rule.Name)

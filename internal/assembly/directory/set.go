@@ -92,15 +92,6 @@ func read(dir string) (files []file, digest string, err error) {
 	return files, "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Load reads and compiles a directory. The set is never nil; read errors are in its problems.
-func Load(dir string, opt rules.Options) *Set {
-	files, digest, err := read(dir)
-	if err != nil {
-		return &Set{Problems: []string{unreadable(dir, err)}}
-	}
-	return compile(files, digest, opt)
-}
-
 func unreadable(dir string, err error) string {
 	var path *os.PathError
 	if errors.As(err, &path) {

@@ -277,12 +277,6 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("NodeFeatureSets that it names are missing: %s; its worker creates them again", strings.Join(e.Sets, ", "))
 }
 
-// IsMissing reports whether an error says that sets are missing.
-func IsMissing(err error) bool {
-	var missing *MissingError
-	return errors.As(err, &missing)
-}
-
 func keyOf(f *nodefeature.NodeFeature) types.NamespacedName {
 	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 }

@@ -22,7 +22,7 @@ import (
 type machine struct {
 	features map[string]expr.Value
 	vars     map[string]expr.Value
-	*expr.Budget
+	left     int // steps
 }
 
 func newMachine() *machine {
@@ -37,11 +37,12 @@ func newMachine() *machine {
 			}),
 			"none.dev": expr.OfList(nil),
 		},
-		vars:   map[string]expr.Value{"list": expr.OfList(expr.Names{"a"}), "text": expr.OfText("t")},
-		Budget: expr.NewBudget(10_000),
+		vars: map[string]expr.Value{"list": expr.OfList(expr.Names{"a"}), "text": expr.OfText("t")},
+		left: 10_000,
 	}
 }
 
+func (m *machine) Spend(steps int) bool                   { m.left -= steps; return m.left >= 0 }
 func (m *machine) Node() expr.Node                        { return expr.Node{Name: "node-1"} }
 func (m *machine) Var(name string) (expr.Value, bool)     { v, ok := m.vars[name]; return v, ok }
 func (m *machine) Feature(name string) (expr.Value, bool) { v, ok := m.features[name]; return v, ok }

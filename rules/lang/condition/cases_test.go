@@ -17,7 +17,7 @@ import (
 // machine is the node that the cases are evaluated on.
 type machine struct {
 	features map[string]expr.Value
-	*expr.Budget
+	left     int // steps
 }
 
 func newMachine() *machine {
@@ -35,10 +35,11 @@ func newMachine() *machine {
 			"cpu.flags": expr.OfList(expr.Names{"AVX", "SSE4"}),
 			"large.dev": expr.OfList(make(expr.Values, 300)),
 		},
-		Budget: expr.NewBudget(10_000),
+		left: 10_000,
 	}
 }
 
+func (m *machine) Spend(steps int) bool          { m.left -= steps; return m.left >= 0 }
 func (m *machine) Node() expr.Node               { return expr.Node{Name: "node-1"} }
 func (m *machine) Var(string) (expr.Value, bool) { return expr.Value{}, false }
 func (m *machine) Feature(feature string) (expr.Value, bool) {

@@ -308,7 +308,7 @@ func BenchmarkEval(b *testing.B) {
 			m := newMachine()
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Budget = expr.NewBudget(1000)
+				m.left = 1000
 				if _, err := condition.Eval(m); err != nil {
 					b.Fatal(err)
 				}

@@ -73,7 +73,7 @@ func TestABudgetEndsConditions(t *testing.T) {
 		needed := -1
 		for steps := range 1000 {
 			m := newMachine()
-			m.Budget = expr.NewBudget(steps)
+			m.left = steps
 			m.features["same.flags"] = expr.OfList(expr.Names{"a", "a", "a", "a"})
 			ok, err := c.Eval(m)
 			if err == nil {
@@ -86,7 +86,7 @@ func TestABudgetEndsConditions(t *testing.T) {
 			if !errors.Is(err, expr.ErrBudget) || ok {
 				t.Errorf("%s with %d steps: %t, %v", name, steps, ok, err)
 			}
-			m.Budget = expr.NewBudget(steps)
+			m.left = steps
 			if ok, err := c.operator.eval(c, &args.Turn{Env: m, Value: expr.OfText("a")}); ok && err != nil {
 				t.Errorf("%s with %d steps: the operator itself is true", name, steps)
 			}

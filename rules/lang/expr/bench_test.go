@@ -34,7 +34,7 @@ func BenchmarkEvaluate(b *testing.B) {
 			var buffer []byte
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Budget.left = 1000
+				m.left = 1000
 				if name == "Whole" {
 					if _, err := text.Eval(m); err != nil {
 						b.Fatal(err)

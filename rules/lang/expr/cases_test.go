@@ -19,9 +19,10 @@ type machine struct {
 	features map[string]Value
 	matched  map[string]Value
 	item     Value
-	*Budget
+	left     int // steps
 }
 
+func (m *machine) Spend(steps int) bool                 { m.left -= steps; return m.left >= 0 }
 func (m *machine) Node() Node                           { return m.node }
 func (m *machine) Var(name string) (Value, bool)        { v, ok := m.vars[name]; return v, ok }
 func (m *machine) Feature(feature string) (Value, bool) { v, ok := m.features[feature]; return v, ok }
@@ -60,7 +61,7 @@ func newMachine(name string) *machine {
 				"product_name": OfText("PowerEdge R640 (Größe 2)")}),
 		},
 		matched: map[string]Value{"pci.device": OfList(Values{OfMap(Texts{"vendor": "10de"})})},
-		Budget:  NewBudget(10_000),
+		left:    10_000,
 	}
 }
 
@@ -102,7 +103,7 @@ func TestAttributeExpressionCases(t *testing.T) {
 			if tc.Text == "(empty)" {
 				tc.Text = ""
 			}
-			m := &machine{node: Node{Name: tc.Node}, vars: map[string]Value{}, Budget: NewBudget(1000)}
+			m := &machine{node: Node{Name: tc.Node}, vars: map[string]Value{}, left: 1000}
 			for name, value := range tc.Vars {
 				m.vars[name] = OfText(value)
 			}

@@ -102,7 +102,7 @@ func TestFunctionsAtTheLimits(t *testing.T) {
 // TestFunctionsTakeStepsForTheirBytes gives a function on 16 KiB fewer steps than it needs.
 func TestFunctionsTakeStepsForTheirBytes(t *testing.T) {
 	m := edgeMachine()
-	m.Budget = NewBudget(maxValue/bytesPerStep - 1)
+	m.left = maxValue/bytesPerStep - 1
 	text, problems := Compile(`{@long.text.max.upper().len()}`, Arg, Auto, m.scope())
 	if text == nil {
 		t.Fatal(problems)

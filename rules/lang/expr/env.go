@@ -17,7 +17,8 @@ type Env interface {
 	Matched(feature string) (Value, bool)
 	// Item returns the current item of the loop, or Missing outside of a loop.
 	Item() Value
-	// Spend takes steps from the evaluation's budget and reports whether enough steps were left.
+	// Spend takes steps from the evaluation's budget and reports whether enough steps were left. Steps are work, not time, so that the same
+	// rules give the same result on every machine.
 	Spend(steps int) bool
 }
 
@@ -26,28 +27,6 @@ type Node struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
-
-// Budget counts down steps. It stops an evaluation after a fixed amount of work, not time, so that the same rules give the same
-// result on every machine. The zero Budget is exhausted.
-type Budget struct {
-	left int
-}
-
-// NewBudget returns a budget of the given number of steps. Evaluating one operator or function takes about one step.
-func NewBudget(steps int) *Budget { return &Budget{left: steps} }
-
-// Spend takes steps and reports whether enough steps were left.
-func (b *Budget) Spend(steps int) bool {
-	if steps > b.left {
-		b.left = 0
-		return false
-	}
-	b.left -= steps
-	return true
-}
-
-// Left returns the number of steps left.
-func (b *Budget) Left() int { return b.left }
 
 // ErrBudget is wrapped by the error of an evaluation that ran out of steps.
 var ErrBudget = errors.New("step budget exhausted")

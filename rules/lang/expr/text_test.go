@@ -324,9 +324,9 @@ func TestBudgetStopsEvaluation(t *testing.T) {
 	if text == nil {
 		t.Fatal(problems)
 	}
-	m.Budget = NewBudget(5)
-	if _, err := text.Format(m); err != nil || m.Left() != 0 {
-		t.Errorf("%v, %d steps left", err, m.Left())
+	m.left = 5
+	if _, err := text.Format(m); err != nil || m.left != 0 {
+		t.Errorf("%v, %d steps left", err, m.left)
 	}
 	if _, err := text.Format(m); !errors.Is(err, ErrBudget) {
 		t.Errorf("got %v, want %v", err, ErrBudget)

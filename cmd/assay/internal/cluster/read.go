@@ -62,7 +62,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 }
 
 // Features returns the NodeFeatures of one node, or of all nodes if node is empty, with the features of their sets. Own is Assay's namespace.
-// A NodeFeature whose sets are missing has an error in its features, for which featuresets.IsMissing is true.
+// A NodeFeature whose sets are missing has a featuresets.MissingError in its features.
 func (c *Client) Features(ctx context.Context, own, node string) ([]nodefeature.NodeFeature, error) {
 	query := url.Values{}
 	if node != "" {
