@@ -28,7 +28,7 @@ type Stats struct {
 // contribution is what one node adds to the counts.
 type contribution struct {
 	matched   []uint64                   // a bit for each object, by number
-	failures  map[string]failure         // by object
+	failures  map[string]Complaint       // by object
 	conflicts map[string]map[string]bool // by object: descriptions of conflicts
 	failed    *rules.Failure             // the rule whose fail action froze the node
 	flapping  map[string]string          // by object: the keys that are left as they are because they flap
@@ -38,11 +38,11 @@ type contribution struct {
 type counts struct {
 	number    int // of the object
 	matched   int
-	failures  map[string]failure // by node
-	conflicts map[string]int     // by description: number of nodes
-	rejected  map[string]string  // by node: message of the fail action
-	flapping  map[string]string  // by node: the keys that flap
-	waiting   map[string]bool    // nodes on which outputs wait for the budget of health
+	failures  map[string]Complaint // by node
+	conflicts map[string]int       // by description: number of nodes
+	rejected  map[string]string    // by node: message of the fail action
+	flapping  map[string]string    // by node: the keys that flap
+	waiting   map[string]bool      // nodes on which outputs wait for the budget of health
 }
 
 // Summary holds the counts for the status of an object.
@@ -94,12 +94,6 @@ type Complaint struct {
 	Forbidden       bool
 }
 
-// failure is why rules of an object fail on a node.
-type failure struct {
-	message   string
-	forbidden bool
-}
-
 // Report replaces the contribution of a node. Flapping are the keys that are left as they are because they change too often, sorted, by the
 // object that gives them, or "" if that is none. Waiting are the objects with outputs that the budget of health holds.
 func (t *Stats) Report(node string, outcome *rules.Outcome, flapping map[string][]string, waiting map[string]bool, complaints ...Complaint) {
@@ -148,7 +142,7 @@ func (t *Stats) Summary(object string) Summary {
 	out := Summary{Matched: int32(c.matched), Failing: len(c.failures)}
 	for node, f := range c.failures {
 		if out.FirstNode == "" || node < out.FirstNode {
-			out.FirstNode, out.Message, out.Forbidden = node, f.message, f.forbidden
+			out.FirstNode, out.Message, out.Forbidden = node, f.Message, f.Forbidden
 		}
 	}
 	out.Rejected = len(c.rejected)
@@ -186,19 +180,19 @@ func contribute(o *rules.Outcome, flapping map[string][]string, complaints []Com
 	}
 	for _, r := range o.Faulty() {
 		if r.Err != nil {
-			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q: %v", r.Rule, r.Err)})
+			c.fail(Complaint{Object: r.Object, Message: fmt.Sprintf("rule %q: %v", r.Rule, r.Err)})
 		}
 		if r.Partial != nil && !r.Sensitive {
-			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q is evaluated on incomplete features: %v", r.Rule, r.Partial)})
+			c.fail(Complaint{Object: r.Object, Message: fmt.Sprintf("rule %q is evaluated on incomplete features: %v", r.Rule, r.Partial)})
 		}
 	}
 	for _, r := range o.Rejected() {
 		if !r.Missing && r.Object != "" {
-			c.fail(r.Object, failure{message: fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason)})
+			c.fail(Complaint{Object: r.Object, Message: fmt.Sprintf("rule %q: %s %q: %s", r.Rule, r.Kind, r.Key, r.Reason)})
 		}
 	}
 	for _, x := range complaints {
-		c.fail(x.Object, failure{x.Message, x.Forbidden})
+		c.fail(x)
 	}
 	for _, x := range o.Conflicts() {
 		if c.conflicts == nil {
@@ -241,12 +235,12 @@ func (c *contribution) equal(o *contribution) bool {
 		(c.failed == o.failed || c.failed != nil && o.failed != nil && *c.failed == *o.failed)
 }
 
-func (c *contribution) fail(object string, f failure) {
+func (c *contribution) fail(f Complaint) {
 	if c.failures == nil {
-		c.failures = map[string]failure{}
+		c.failures = map[string]Complaint{}
 	}
-	if _, ok := c.failures[object]; !ok {
-		c.failures[object] = f
+	if _, ok := c.failures[f.Object]; !ok {
+		c.failures[f.Object] = f
 	}
 }
 
@@ -254,7 +248,7 @@ func (t *Stats) of(object string) *counts {
 	c := t.objects[object]
 	if c == nil {
 		c = &counts{
-			number: len(t.names), failures: map[string]failure{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
+			number: len(t.names), failures: map[string]Complaint{}, conflicts: map[string]int{}, rejected: map[string]string{}, flapping: map[string]string{},
 			waiting: map[string]bool{},
 		}
 		t.objects[object] = c
