@@ -14,6 +14,7 @@ import (
 	"github.com/assay-project/assay/rules/facts"
 	"github.com/assay-project/assay/rules/keys"
 	"github.com/assay-project/assay/rules/requirements"
+	"github.com/assay-project/assay/rules/review"
 )
 
 // The conditions of rule objects that indicate problems, with the text to report.
@@ -65,15 +66,27 @@ func (e *examination) rules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fine := 0
+	fine, without := 0, 0
 	for i := range list {
 		r := &list[i]
 		if e.object("rules", "NodeFeatureRule "+r.Name, r.Generation, r.Status.ObservedGeneration, r.Status.Conditions) {
 			fine++
+		} else if unreviewed(r) {
+			without++
 		}
 	}
 	e.ok("rules", "%d of %s are evaluated", fine, clip.Count(len(list), "NodeFeatureRule"))
+	if without > 0 && len(e.part("webhook")) > 0 {
+		e.report("rules", Warning, fmt.Sprintf("%s with errors that the webhook rejects: stored without its review, or before it was installed or updated",
+			clip.Count(without, "NodeFeatureRule")), "Correct the rules. With webhook.failurePolicy=Fail the API server rejects a rule that the webhook does not review")
+	}
 	return nil
+}
+
+// unreviewed reports whether the controller has found errors in a rule object that a review of the webhook finds too. Errors in its bases are
+// not among them: for the webhook they are warnings.
+func unreviewed(r *nfdv1alpha1.NodeFeatureRule) bool {
+	return meta.IsStatusConditionFalse(r.Status.Conditions, nfdv1alpha1.ConditionAccepted) && len(review.Review(r, review.Known{}).Errors) > 0
 }
 
 // claims reports rules that write an extended resource which a DeviceClass claims, as the webhook does when such a rule is applied: the class
