@@ -15,7 +15,8 @@ import (
 	"github.com/assay-project/assay/rules/warning"
 )
 
-// previewTimeout is the maximum time of a review for warnings about nodes: a response without them is better than a late one.
+// previewTimeout is the maximum time of a review for warnings about nodes, and at most half of what is left of its time: a response without
+// them is better than a late one.
 const previewTimeout = 500 * time.Millisecond
 
 // Cluster provides the state of the nodes. Its methods are safe for concurrent use; ok is false while the state is unknown.
@@ -45,7 +46,11 @@ func (o *Options) aboutNodes(ctx context.Context, v *verdict, object *nfdv1alpha
 	if !v.Complete || v.Set.Len() == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, previewTimeout)
+	limit := previewTimeout
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p, ok := o.Cluster.Preview(ctx, v.Set)
 	if !ok || p.Nodes == 0 {

@@ -63,7 +63,8 @@ func (s *Server) turnAway(w http.ResponseWriter, body []byte, err error, start t
 func tooMany(req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{UID: req.UID, Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-		Message: "the Assay webhook is overloaded and could not review the object in time; try again",
+		Message: "the Assay webhook is overloaded and could not review the object in time; try again, " +
+			"and if that fails too, increase webhook.timeoutSeconds",
 		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 	}}
 }
