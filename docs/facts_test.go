@@ -130,7 +130,7 @@ var foreignFlags = map[string]string{
 	"kubelet and API server":  "register-with-taints node-labels admission-control-config-file config feature-gates enable-admission-plugins emulated-version root-dir",
 	"sha256sum":               "check ignore-missing",
 	"Cluster Autoscaler":      "cloud-provider node-info-cache-expire-time",
-	"cosign, git, ctr, crane": "key signature insecure-ignore-tlog type sig tag depth branch signer base64-decode",
+	"cosign, git, ctr, crane": "key signature insecure-ignore-tlog type sig tag depth branch signer base64-decode bundle new-bundle-format certificate-identity certificate-oidc-issuer",
 }
 
 // TestFlagsThatPagesNameExist looks up each flag that a page names in the code of the programs.

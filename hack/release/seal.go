@@ -22,10 +22,11 @@ import (
 
 // Files for the verification of the others.
 const (
-	provenanceFile = "provenance.json"         // included in the checksums
-	sumsFile       = "SHA256SUMS"              // checksums of all files except the following ones
-	signatureFile  = "SHA256SUMS.sig"          // in cosign's format: base64 of an ASN.1 ECDSA signature
-	envelopeFile   = "provenance.intoto.jsonl" // the provenance in a signed envelope, for tools that require one
+	provenanceFile = "provenance.json"          // included in the checksums
+	sumsFile       = "SHA256SUMS"               // checksums of all files except the following ones
+	signatureFile  = "SHA256SUMS.sig"           // in cosign's format: base64 of an ASN.1 ECDSA signature
+	envelopeFile   = "provenance.intoto.jsonl"  // the provenance in a signed envelope, for tools that require one
+	bundleFile     = "SHA256SUMS.sigstore.json" // the keyless signature, which the workflow adds; only cosign verifies it
 )
 
 // seal adds provenance and checksums to the files of the release, and signs them if there is a key.
@@ -78,7 +79,7 @@ func list(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if !slices.Contains([]string{sumsFile, signatureFile, envelopeFile}, entry.Name()) {
+		if !slices.Contains([]string{sumsFile, signatureFile, envelopeFile, bundleFile}, entry.Name()) {
 			names = append(names, entry.Name())
 		}
 	}
