@@ -40,22 +40,26 @@ type nodeCheck struct {
 // difference is a key of a Node that is not what rules give.
 type difference struct {
 	node string
-	kind keys.Kind
-	key  string
-	// has is what the Node has, wanted what rules give, for people.
-	has, wanted string
+	plan.Step
 }
 
-func (d *difference) String() string {
-	return fmt.Sprintf("%s %s is %s, and rules give %s", d.kind, d.key, d.has, d.wanted)
+func (d difference) String() string {
+	has, wanted := fmt.Sprintf("%q", d.Old), fmt.Sprintf("%q", d.New)
+	switch d.Op {
+	case plan.Add:
+		has = "missing"
+	case plan.Remove:
+		wanted = "none"
+	}
+	return fmt.Sprintf("%s %s is %s, and rules give %s", d.Kind, d.Key, has, wanted)
 }
 
 // compareDifferences sorts those of a Node: what a message leaves out matters least.
-func compareDifferences(a, b *difference) int {
-	return cmp.Or(keys.CompareImportance(a.kind, a.key, b.kind, b.key), cmp.Compare(a.kind, b.kind), cmp.Compare(a.key, b.key))
+func compareDifferences(a, b difference) int {
+	return cmp.Or(keys.CompareImportance(a.Kind, a.Key, b.Kind, b.Key), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Key, b.Key))
 }
 
-func (d *difference) same(o *difference) bool { return *d == *o }
+func (d difference) same(o difference) bool { return d.node == o.node && d.String() == o.String() }
 
 // examine implements doctor.Check.
 func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]Finding, error) {
@@ -71,7 +75,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]Finding, 
 		names = names[:sampledNodes]
 		slices.Sort(names)
 	}
-	var left []*difference
+	var left []difference
 	var over []Finding
 	for look := range looks {
 		w, program, found, err := n.differences(ctx, c, names)
@@ -85,7 +89,7 @@ func (n *nodeCheck) examine(ctx context.Context, c *cluster.Client) ([]Finding, 
 			over = devicesOver(check, w, names)
 		}
 		if look > 0 {
-			found = slices.DeleteFunc(found, func(d *difference) bool { return !slices.ContainsFunc(left, d.same) })
+			found = slices.DeleteFunc(found, func(d difference) bool { return !slices.ContainsFunc(left, d.same) })
 		}
 		if left = unexplained(ctx, w, program, found); len(left) == 0 || look == looks-1 {
 			break
@@ -136,13 +140,13 @@ func devicesOver(check string, w *world.World, names []string) []Finding {
 }
 
 // describeDifferences returns a finding for each set of differences, up to a limit: Nodes that differ in the same keys probably have one cause.
-func describeDifferences(check string, list []*difference) (out []Finding) {
+func describeDifferences(check string, list []difference) (out []Finding) {
 	byNode := map[string][]string{}
 	keyOf, names := map[string]string{}, []string{}
 	for _, d := range list {
 		if byNode[d.node] == nil {
 			names = append(names, d.node)
-			keyOf[d.node] = d.key
+			keyOf[d.node] = d.Key
 		}
 		byNode[d.node] = append(byNode[d.node], d.String())
 	}
@@ -179,7 +183,7 @@ func describeDifferences(check string, list []*difference) (out []Finding) {
 }
 
 // differences compares Nodes with an evaluation of what the cluster has now. The program is nil if no controller runs.
-func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []string) (*world.World, *rules.Program, []*difference, error) {
+func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []string) (*world.World, *rules.Program, []difference, error) {
 	scope := world.Want{Rules: true}
 	if n.all {
 		scope = world.Want{Nodes: true, Features: true, Rules: true}
@@ -200,7 +204,7 @@ func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []
 		w.Settle(io.Discard)
 	}
 	program, _ := w.Program(ctx, w.Rules) // rules that are left out are reported by their conditions
-	var out []*difference
+	var out []difference
 	for _, name := range names {
 		if node := w.Nodes[name]; node != nil {
 			out = append(out, compare(w, program, node)...)
@@ -210,37 +214,25 @@ func (n *nodeCheck) differences(ctx context.Context, c *cluster.Client, names []
 }
 
 // compare returns the keys of a Node that are not what rules give, of those that the controller of this instance writes.
-func compare(w *world.World, program *rules.Program, node *corev1.Node) (out []*difference) {
+func compare(w *world.World, program *rules.Program, node *corev1.Node) (out []difference) {
 	outcome, settings := program.Eval(w.Fleet.Input(node.Name)), w.Desired()
 	if outcome.Failed != nil {
 		return nil // the node keeps what it has
 	}
 	for _, s := range settings.Compare(node, desired.Of(outcome)).Differences() {
-		d := &difference{node.Name, s.Kind, s.Key, fmt.Sprintf("%q", s.Old), fmt.Sprintf("%q", s.New)}
-		switch s.Op {
-		case plan.Add:
-			d.has = "missing"
-		case plan.Remove:
-			d.wanted = "none"
-		}
-		out = append(out, d)
+		out = append(out, difference{node.Name, s})
 	}
 	slices.SortFunc(out, compareDifferences)
 	return out
 }
 
 // unexplained returns the differences for which the controller reports no reason.
-func unexplained(ctx context.Context, w *world.World, program *rules.Program, list []*difference) (out []*difference) {
-	node := ""
-	report := w.Report(ctx, nil)
-	for _, d := range list {
+func unexplained(ctx context.Context, w *world.World, program *rules.Program, list []difference) []difference {
+	node, report := "", w.Report(ctx, nil)
+	return slices.DeleteFunc(list, func(d difference) bool {
 		if d.node != node {
-			node = d.node
-			report = w.Report(ctx, w.Nodes[node])
+			node, report = d.node, w.Report(ctx, w.Nodes[d.node])
 		}
-		if w.Hold(report, program, node, d.kind, d.key) == nil {
-			out = append(out, d)
-		}
-	}
-	return out
+		return w.Hold(report, program, node, d.Kind, d.Key) != nil
+	})
 }

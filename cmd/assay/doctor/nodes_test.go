@@ -11,16 +11,21 @@ import (
 	"github.com/assay-project/assay/cmd/assay/internal/clustertest"
 	"github.com/assay-project/assay/cmd/assay/internal/world"
 	"github.com/assay-project/assay/rules/keys"
+	"github.com/assay-project/assay/rules/plan"
 	"github.com/assay-project/assay/settings"
 )
 
+func lacks(node string, kind keys.Kind, key, wanted string) difference {
+	return difference{node, plan.Step{Op: plan.Add, Kind: kind, Key: key, New: wanted}}
+}
+
 // TestNodesWithOneCauseAreOneFinding: 20 Nodes that lack the same label were five findings and "15 more Nodes differ".
 func TestNodesWithOneCauseAreOneFinding(t *testing.T) {
-	var list []*difference
+	var list []difference
 	for i := range 20 {
-		list = append(list, &difference{fmt.Sprintf("n%02d", i), keys.Label, "example.com/a", "missing", `"b"`})
+		list = append(list, lacks(fmt.Sprintf("n%02d", i), keys.Label, "example.com/a", "b"))
 	}
-	list = append(list, &difference{"other", keys.Label, "example.com/c", "missing", `"d"`})
+	list = append(list, lacks("other", keys.Label, "example.com/c", "d"))
 	found := describeDifferences("nodes", list)
 	const first = `20 Nodes differ from what their rules give (n00, n01, n02, n03, n04, and 15 more), and the controller reports no reason: label example.com/a is missing, and rules give "b"`
 	const second = `Node other differs from what its rules give, and the controller reports no reason: label example.com/c is missing, and rules give "d"`
@@ -31,9 +36,9 @@ func TestNodesWithOneCauseAreOneFinding(t *testing.T) {
 
 // TestADifferenceOfATaintIsNamed: a hundred flags of the processor hid it, because labels come first in the alphabet.
 func TestADifferenceOfATaintIsNamed(t *testing.T) {
-	list := []*difference{{"n", keys.Taint, "example.com/a:NoSchedule", "missing", `""`}}
+	list := []difference{lacks("n", keys.Taint, "example.com/a:NoSchedule", "")}
 	for i := range 100 {
-		list = append(list, &difference{"n", keys.Label, fmt.Sprintf("feature.node.kubernetes.io/cpu-cpuid.F%02d", i), "missing", `"true"`})
+		list = append(list, lacks("n", keys.Label, fmt.Sprintf("feature.node.kubernetes.io/cpu-cpuid.F%02d", i), "true"))
 	}
 	slices.Reverse(list)
 	slices.SortFunc(list, compareDifferences)
