@@ -129,3 +129,20 @@ func TestDiffKnowsKeptKeys(t *testing.T) {
 		})
 	}
 }
+
+// TestTaintsAreDisabledByAFlag: without an installation the flag had no effect, and migrate check listed taints that are not written.
+func TestTaintsAreDisabledByAFlag(t *testing.T) {
+	kubeconfig := clustertest.Serve(t, map[string]any{
+		"/api/v1/nodes":                  clustertest.List(clustertest.Object{"metadata": clustertest.Object{"name": "a"}}),
+		clustertest.NFD + "nodefeatures": clustertest.List(clustertest.Features("a", "AVX")),
+		clustertest.NFD + "nodefeaturerules": clustertest.List(clustertest.Object{"metadata": clustertest.Object{"name": "slow"}, "spec": clustertest.Object{
+			"rules": []clustertest.Object{{"name": "r", "taints": []clustertest.Object{{"key": "example.com/slow", "effect": "NoSchedule"}}}},
+		}}),
+	})
+	for flag, code := range map[string]int{"--enable-taints=true": 1, "--enable-taints=false": 0} {
+		out, got := runCommand(t, kubeconfig, "migrate", "check", flag)
+		if got != code || strings.Contains(out, "taint example.com/slow:NoSchedule") != (code == 1) {
+			t.Errorf("%s: exit code %d, want %d:\n%s", flag, got, code, out)
+		}
+	}
+}

@@ -77,13 +77,11 @@ func (f *options) run(cmd *cobra.Command, files []string) error {
 			return err
 		}
 	}
-	kept := newKeptDiff(w, before, after)
-	kept.read(cmd)
-	steps, withholding := make([][]plan.Step, len(names)), w.Withholding()
+	kept, steps, withholding := newKeptDiff(cmd, w, before, after), make([][]plan.Step, len(names)), w.Withholding()
 	input.Each(len(names), func(i int) {
 		in := w.Fleet.Input(names[i])
 		was, is := before.Eval(in), after.Eval(in)
-		steps[i] = kept.steps(w.Nodes[names[i]], was, is, w.Settings.EnableTaints, between(was, is, w.Settings.EnableTaints))
+		steps[i] = kept.steps(w.Nodes[names[i]], was, is, between(was, is))
 	})
 	list := slices.DeleteFunc(changes.Collect(names, steps), func(c *changes.Change) bool {
 		why := withholding.Withholds(keys.Kind(c.Kind))
@@ -96,14 +94,14 @@ func (f *options) run(cmd *cobra.Command, files []string) error {
 }
 
 // between returns the differences between two outcomes of a node. If a rule has failed, the node keeps its current state.
-func between(before, after *rules.Outcome, taints bool) []plan.Step {
+func between(before, after *rules.Outcome) []plan.Step {
 	if after.Failed != nil {
 		if before.Failed != nil {
 			return nil
 		}
 		return []plan.Step{{Op: plan.Add, Kind: "failure", Key: after.Failed.String(), New: after.Failed.Message}}
 	}
-	old, now := keysOf(before, taints), keysOf(after, taints)
+	old, now := keysOf(before), keysOf(after)
 	var out []plan.Step
 	for k, was := range old {
 		if is, ok := now[k]; !ok {
@@ -126,12 +124,10 @@ type flatKey struct {
 }
 
 // keysOf returns the keys that an outcome gives, with their values.
-func keysOf(o *rules.Outcome, taints bool) map[flatKey]string {
+func keysOf(o *rules.Outcome) map[flatKey]string {
 	out := map[flatKey]string{}
 	for g := range o.Given() {
-		if taints || g.Kind != keys.Taint {
-			out[flatKey{g.Kind, g.Key}] = g.Value
-		}
+		out[flatKey{g.Kind, g.Key}] = g.Value
 	}
 	return out
 }

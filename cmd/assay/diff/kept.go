@@ -24,34 +24,32 @@ type keptDiff struct {
 	records       map[string]*record.Record // by instance; nil: cannot be read
 }
 
-func newKeptDiff(w *world.World, before, after *rules.Program) *keptDiff {
-	return &keptDiff{w, w.Desired(), desired.NewActive(0, before, ""), desired.NewActive(0, after, ""), map[string]*record.Record{}}
-}
-
-// read reads the records of provenance of all instances that have written keys. Without its record nothing is known of what an
+// newKeptDiff reads the records of provenance of all instances that have written keys. Without its record nothing is known of what an
 // instance keeps.
-func (d *keptDiff) read(cmd *cobra.Command) {
-	for _, node := range d.world.Nodes {
+func newKeptDiff(cmd *cobra.Command, w *world.World, before, after *rules.Program) *keptDiff {
+	d := &keptDiff{w, w.Desired(), desired.NewActive(0, before, ""), desired.NewActive(0, after, ""), map[string]*record.Record{}}
+	for _, node := range w.Nodes {
 		for _, k := range d.settings.Recorded(node) {
 			if _, done := d.records[k.Instance]; done {
 				continue
 			}
-			r, _, err := d.world.Provenance(cmd.Context(), k.Instance)
+			r, _, err := w.Provenance(cmd.Context(), k.Instance)
 			d.records[k.Instance] = r
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "note: which rules gave the keys that nodes keep is unknown: %s\n", clip.Printable(err.Error()))
 			}
 		}
 	}
+	return d
 }
 
 // steps corrects the steps between two outcomes of a node by what the node has: a kept key that a rule gives again is there already, and
 // a change of the rule that gave a kept key ends the reason to keep it.
-func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints bool, steps []plan.Step) []plan.Step {
+func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, steps []plan.Step) []plan.Step {
 	if node == nil || after.Failed != nil {
 		return steps
 	}
-	was, now := keysOf(before, taints), keysOf(after, taints)
+	was, now := keysOf(before), keysOf(after)
 	for _, k := range d.settings.Recorded(node) {
 		id := flatKey{k.Kind, k.Key}
 		has, there := written.Value(node, k.Kind, k.Key)
@@ -73,6 +71,5 @@ func (d *keptDiff) steps(node *corev1.Node, before, after *rules.Outcome, taints
 
 // cause returns why the controller would remove a key that no rule gives, if the rules were these.
 func (d *keptDiff) cause(k desired.Recorded, o *rules.Outcome, now *desired.Active) record.Cause {
-	past := d.records[k.Instance]
-	return d.world.Origins(o, nil, d.before, now, past).Removal(k.Kind, k.Key)
+	return d.world.Origins(o, nil, d.before, now, d.records[k.Instance]).Removal(k.Kind, k.Key)
 }

@@ -104,11 +104,13 @@ func LeftOuts(err error) (out []LeftOut) {
 	return out
 }
 
-// Withholding returns what the controller does not write, by its settings or, if they are unknown, by the conditions of rules.
-func (w *World) Withholding() (out rules.Withholding) {
+// Withholding returns what the controller does not write, by its settings or, if they are unknown, by flags and the conditions of rules.
+func (w *World) Withholding() rules.Withholding {
+	out := w.Settings.Withholding()
 	if w.Installed {
-		return w.Settings.Withholding()
+		return out
 	}
+	out.Losses = false // unknown
 	for i := range w.Rules {
 		if c := meta.FindStatusCondition(w.Rules[i].Status.Conditions, nfdv1alpha1.ConditionWithheld); c != nil && c.Status == metav1.ConditionTrue {
 			out.Read(c.Reason, c.Message)
