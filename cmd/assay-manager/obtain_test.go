@@ -22,6 +22,7 @@ import (
 
 	"github.com/assay-project/assay/hack/kustomize"
 	"github.com/assay-project/assay/internal/testkit"
+	"github.com/assay-project/assay/test/cluster"
 	"github.com/assay-project/assay/webhook"
 )
 
@@ -169,29 +170,14 @@ func TestWhatATokenCanObtain(t *testing.T) {
 }
 
 // install creates the objects of the kustomize base that grant or restrict privileges, and those that the webhook updates.
-func install(t *testing.T, c interface {
-	KubectlInput(ctx context.Context, input string, args ...string) (string, error)
-}) {
+func install(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	objects, err := kustomize.Objects("Namespace", "ServiceAccount", "Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var wanted strings.Builder
-	for _, o := range objects {
-		data, err := o.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		wanted.WriteString("---\n" + string(data) + "\n")
-	}
-	t.Cleanup(func() {
-		if _, err := c.KubectlInput(context.Background(), wanted.String(), "delete", "--ignore-not-found", "-f", "-"); err != nil {
-			t.Error(err)
-		}
-	})
-	if out, err := c.KubectlInput(t.Context(), wanted.String(), "apply", "-f", "-"); err != nil {
+	if out, err := c.KubectlInput(t.Context(), stream(t, c, objects), "apply", "-f", "-"); err != nil {
 		t.Fatal(out, err)
 	}
 }

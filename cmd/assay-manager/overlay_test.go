@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,13 +154,21 @@ func (o overlay) build(t *testing.T, c *cluster.Cluster) (out []*unstructured.Un
 // apply creates the objects except definitions, which the control plane has, and workloads, and deletes them at the end of the test.
 func (o overlay) apply(t *testing.T, c *cluster.Cluster, objects []*unstructured.Unstructured) {
 	t.Helper()
+	wanted := stream(t, c, slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool {
+		return slices.Contains([]string{"CustomResourceDefinition", "Deployment", "DaemonSet"}, object.GetKind())
+	}))
+	testkit.Eventually(t, "the overlay is applied", func(ctx context.Context) error { // its namespace may still be terminating
+		_, err := c.KubectlInput(ctx, wanted, "apply", "--server-side", "-f", "-")
+		return err
+	})
+}
+
+// stream returns objects for kubectl, and deletes them at the end of the test.
+func stream(t *testing.T, c *cluster.Cluster, objects []*unstructured.Unstructured) string {
+	t.Helper()
 	var wanted strings.Builder
-	for _, object := range objects {
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "Deployment", "DaemonSet":
-			continue
-		}
-		data, err := object.MarshalJSON()
+	for _, o := range objects {
+		data, err := o.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,10 +179,7 @@ func (o overlay) apply(t *testing.T, c *cluster.Cluster, objects []*unstructured
 			t.Error(err)
 		}
 	})
-	testkit.Eventually(t, "the overlay is applied", func(ctx context.Context) error { // its namespace may still be terminating
-		_, err := c.KubectlInput(ctx, wanted.String(), "apply", "--server-side", "-f", "-")
-		return err
-	})
+	return wanted.String()
 }
 
 // checkArguments checks that the objects that the webhook's arguments name exist.
