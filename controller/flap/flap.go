@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// A key that changed Limit times within Window is left alone until it has been stable for that long, so that flapping does not move
-// pods. The first changes are always applied immediately.
+// A key that changed Limit times within Window is left alone until Window after the last of these changes, so that flapping does not
+// move pods. The first changes are always applied immediately.
 const (
 	Limit  = 3
 	Window = 60 * time.Second
@@ -23,7 +23,7 @@ type Changes struct {
 	seed  maphash.Seed
 
 	mu    sync.Mutex
-	nodes map[string][]write  // those within Window, oldest first
+	nodes map[string][]write  // those of twice Window, oldest first
 	lists map[uint64][]uint64 // keys of writes, by their sum: all nodes of a kind are written alike
 	swept time.Time           // when the writes of all nodes were last checked for their age
 }
@@ -66,12 +66,15 @@ func (h History) Held(key string, now time.Time) time.Duration {
 	}
 	hash, found := maphash.String(h.seed, key), 0
 	var last time.Time
-	for i := len(h.writes) - 1; i >= 0 && now.Sub(h.writes[i].at) <= Window; i-- {
-		if !slices.Contains(h.writes[i].keys, hash) {
+	for _, w := range slices.Backward(h.writes) {
+		if !slices.Contains(w.keys, hash) {
 			continue
 		}
 		if found++; found == 1 {
-			last = h.writes[i].at
+			last = w.at
+		}
+		if last.Sub(w.at) > Window {
+			return 0
 		}
 		if found == Limit {
 			return max(0, Window-now.Sub(last))
@@ -101,7 +104,7 @@ func (c *Changes) Add(node string, keys []string) {
 	for i, key := range keys {
 		hashes[i] = maphash.String(c.seed, key)
 	}
-	writes := slices.DeleteFunc(c.nodes[node], func(w write) bool { return now.Sub(w.at) > Window })
+	writes := slices.DeleteFunc(c.nodes[node], func(w write) bool { return now.Sub(w.at) > 2*Window })
 	c.nodes[node] = append(writes, write{now, c.share(hashes)})
 }
 

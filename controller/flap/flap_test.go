@@ -32,6 +32,28 @@ func TestLetsGoOnceItIsQuiet(t *testing.T) {
 	}
 }
 
+// TestAKeyIsHeldUntilTheTimeThatItsEventNames: with writes 20 s apart, the first of the three is older than Window long before that time.
+func TestAKeyIsHeldUntilTheTimeThatItsEventNames(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	c := flap.NewChanges(clock)
+	start := clock.Now()
+	for i := range flap.Limit {
+		clock.SetTime(start.Add(time.Duration(i) * flap.Window / 3))
+		c.Add("n", []string{"label a"})
+	}
+	until := clock.Now().Add(c.Of("n").Held("label a", clock.Now()))
+	c.Add("n", []string{"label b"}) // forgets what is too old
+	for clock.SetTime(clock.Now().Add(time.Second)); clock.Now().Before(until); clock.SetTime(clock.Now().Add(time.Second)) {
+		if c.Of("n").Held("label a", clock.Now()) == 0 {
+			t.Fatalf("free after %s, want %s", clock.Now().Sub(start), until.Sub(start))
+		}
+		c.Add("n", []string{"label b"})
+	}
+	if got := c.Of("n").Held("label a", clock.Now()); got != 0 {
+		t.Errorf("held for another %s at the time that the Event names", got)
+	}
+}
+
 func TestCorrectionsPauseLongerAndLonger(t *testing.T) {
 	c := flap.Corrections{}
 	now := time.Now()

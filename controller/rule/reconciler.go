@@ -118,7 +118,7 @@ func status(obj *nfdv1alpha1.NodeFeatureRule, known *assembly.Object, sum rulest
 	switch {
 	case sum.Flapping > 0:
 		c.SetIf(nfdv1alpha1.ConditionFlapping, true, "ChangesHeld", fmt.Sprintf(
-			"on %s, keys that changed %d times within %s stay as they are until they have been stable for as long; assay explain NODE KEY shows the feature: %s",
+			"on %s, keys that changed %d times within %s stay as they are for as long after the last change; assay explain NODE KEY shows the feature: %s",
 			clip.Count(sum.Flapping, "node"), flap.Limit, flap.Window, strings.Join(sum.FlappingKeys, "; ")+clip.More("; ", sum.Flapping-len(sum.FlappingKeys))))
 	case c.Has(nfdv1alpha1.ConditionFlapping):
 		c.SetIf(nfdv1alpha1.ConditionFlapping, false, "NoChangeHeld", "")

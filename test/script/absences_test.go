@@ -99,7 +99,7 @@ func TestAbsences(t *testing.T) {
 			},
 		},
 		{name: "a held label", short: true, change: func(t *testing.T, d *doctored) {
-			d.published(t, hold.Flapping, "it changed 3 times within 1m0s, and stays until it has been stable for as long", time.Hour)
+			d.published(t, hold.Flapping, "it changed 3 times within 1m0s, and stays for as long after the last change", time.Hour)
 		}, names: "changed 3 times|Flapping", says: []string{"doctor", "explain n1 example.com/everywhere"}},
 		{name: "a contested label", change: func(t *testing.T, d *doctored) {
 			d.published(t, hold.Contested, "another client has changed it back 3 times within 1h0m0s", time.Hour)

@@ -374,7 +374,7 @@ func TestDoctor(t *testing.T) {
 		},
 		"A label flaps": {
 			damage: func(t *testing.T, d *doctored) {
-				d.held(t, hold.Flapping, "it changed 3 times within 1m0s, and stays until it has been stable for as long")
+				d.held(t, hold.Flapping, "it changed 3 times within 1m0s, and stays for as long after the last change")
 			},
 			code: 1, want: "WARN 1 Node: a feature keeps changing, and the Node keeps an old value: n1: Left as it is until ",
 		},

@@ -28,7 +28,7 @@ func (p *Pass) warn(reason, format string, args ...any) {
 
 // The reasons why steps wait, for people.
 var (
-	whyFlapping   = fmt.Sprintf("it changed %d times within %s, and stays until it has been stable for as long", flap.Limit, flap.Window)
+	whyFlapping   = fmt.Sprintf("it changed %d times within %s, and stays for as long after the last change", flap.Limit, flap.Window)
 	whyUnseen     = "removalGracePeriod: this controller has just begun to read ResourceSlices, and a driver may be away for a while"
 	whyContested  = fmt.Sprintf("another client has changed it back %d times or more within %s", flap.CorrectionLimit, flap.CorrectionWindow)
 	whyUndefined  = "NodeFeatures have no definition; all were deleted with it"
