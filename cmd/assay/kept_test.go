@@ -146,3 +146,27 @@ func TestTaintsAreDisabledByAFlag(t *testing.T) {
 		}
 	}
 }
+
+// Of rules that the cluster does not have yet, eval says which outputs the Node lacks.
+func TestEvalSaysHowTheNodeDiffers(t *testing.T) {
+	kubeconfig := clustertest.Serve(t, map[string]any{
+		"/api/v1/nodes/a": clustertest.Object{"metadata": clustertest.Object{
+			"name": "a", "labels": clustertest.Object{"example.com/same": "1", "example.com/other": "old"},
+		}},
+		clustertest.NFD + "nodefeatures": clustertest.List(clustertest.Features("a", "AVX")),
+	})
+	path := filepath.Join(t.TempDir(), "rule.yaml")
+	if err := os.WriteFile(path, []byte(`apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: new}
+spec: {rules: [{name: r, labels: {example.com/same: "1", example.com/other: "1", example.com/new: "1"}}]}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := runCommand(t, kubeconfig, "eval", path, "--node", "a", "-q")
+	for _, want := range []string{"same=1   from new/r\n", "other=1  from new/r; the Node has old instead\n", "new=1    from new/r; the Node does not have it\n"} {
+		if code != 0 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %q is missing in:\n%s", code, want, out)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func (f *options) onCluster(cmd *cobra.Command) error {
 		program, broken = w.Program(cmd.Context(), w.Rules)
 		world.Note(cmd, broken)
 	}
-	how := evaluation.Options{Matched: f.matched, All: f.all, Taints: w.Settings.EnableTaints, Mask: w.Limits.Mask}
+	how := evaluation.Options{Matched: f.matched, All: f.all, Taints: w.Settings.EnableTaints, Mask: w.Limits.Mask, Desired: w.Desired(), Node: w.Nodes[f.node]}
 	if one {
 		return evaluation.Print(cmd, program, w.Fleet.Input(f.node), f.output, how)
 	}

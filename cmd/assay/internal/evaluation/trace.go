@@ -5,8 +5,11 @@ import (
 	"io"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/assay-project/assay/cmd/assay/internal/printer"
 	"github.com/assay-project/assay/cmd/assay/internal/tracing"
+	"github.com/assay-project/assay/internal/desired"
 	"github.com/assay-project/assay/rules"
 	"github.com/assay-project/assay/rules/clip"
 	"github.com/assay-project/assay/rules/facts"
@@ -19,8 +22,9 @@ type Options struct {
 	Taints  bool
 	All     bool // also show labels that no rule set
 	Mask    rules.Masking
-	// Withholding is what the controller does not write, as far as the cluster reports it.
-	Withholding rules.Withholding
+	// Desired decides how the Node differs from what rules give, as far as the cluster reports it. The Node is nil if it is not known.
+	Desired desired.Settings
+	Node    *corev1.Node
 }
 
 // Tracer prints an evaluation.
@@ -29,6 +33,8 @@ type Tracer struct {
 	W    io.Writer
 	S    printer.Style
 	told map[rules.Ref]bool // rules that were already printed with their unmet requirements
+
+	compared *desired.Comparison
 }
 
 // printTrace prints the result of each rule, and the outcome.
@@ -128,6 +134,7 @@ func (t *Tracer) Outcome(o *rules.Outcome) {
 		t.asides(o)
 		return
 	}
+	t.compared = t.Desired.Compare(t.Node, desired.Of(o))
 	any := t.section(o, "labels", keys.Label, o.Labels())
 	any = t.section(o, "annotations", keys.Annotation, o.Annotations()) || any
 	any = t.section(o, "extended resources", keys.Resource, o.ExtendedResources()) || any
@@ -138,7 +145,7 @@ func (t *Tracer) Outcome(o *rules.Outcome) {
 		for _, taint := range taints {
 			rows.Add(taint.ToString(), t.origin(o, keys.Taint, keys.TaintName(taint)))
 		}
-		if why := t.Withholding.Withholds(keys.Taint); why != "" {
+		if why := t.Desired.Withholding.Withholds(keys.Taint); why != "" {
 			fmt.Fprintf(t.W, "  taints, not written on nodes: %s:\n", why)
 		} else {
 			fmt.Fprintln(t.W, "  taints, if the controller runs with --enable-taints:")
@@ -177,10 +184,15 @@ func (t *Tracer) origin(o *rules.Outcome, kind keys.Kind, key string) string {
 	if !ok {
 		return ""
 	}
+	from := "from " + origin.Ref.String() + From(origin.Ref)
 	if origin.Object == "" {
-		return "from " + origin.How
+		from = "from " + origin.How
 	}
-	return "from " + origin.Ref.String() + From(origin.Ref)
+	state, has, _ := t.compared.Given(kind, key)
+	if text := state.Describe(has); text != "" {
+		from += t.S.Warn("; " + clip.Printable(text))
+	}
+	return from
 }
 
 // asides prints outputs that are not written, and messages.

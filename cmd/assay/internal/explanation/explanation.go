@@ -39,13 +39,18 @@ type Explanation struct {
 
 // New returns the explanation of the keys of a node by the rules of a program.
 func New(w *world.World, program *rules.Program, node string, out io.Writer) *Explanation {
-	in, settings := w.Fleet.Input(node), w.Desired()
-	e := &Explanation{
-		Tracer: evaluation.Tracer{Options: evaluation.Options{Taints: true, Mask: w.Limits.Mask, Withholding: w.Withholding()}, W: out, S: printer.StyleOf(out)},
-		world:  w, node: w.Nodes[node], program: program, input: in, outcome: program.Eval(in), traces: program.Trace(in),
-	}
-	e.compared = settings.Compare(e.node, desired.Of(e.outcome))
+	e := of(w, w.Nodes[node], program.Eval(w.Fleet.Input(node)))
+	e.traces = program.Trace(e.input)
+	e.Tracer = evaluation.Tracer{Options: evaluation.Options{Taints: true, Mask: w.Limits.Mask, Desired: w.Desired(), Node: e.node}, W: out, S: printer.StyleOf(out)}
 	return e
+}
+
+// of returns what the explanation of any key of a node needs.
+func of(w *world.World, node *corev1.Node, o *rules.Outcome) *Explanation {
+	settings := w.Desired()
+	return &Explanation{
+		world: w, node: node, input: w.Fleet.Input(o.Node), program: o.Program(), outcome: o, compared: settings.Compare(node, desired.Of(o)),
+	}
 }
 
 // All prints all keys that rules set.
@@ -78,10 +83,8 @@ func (e *Explanation) One(ctx context.Context, name, format string) error {
 // Unwanted explains the keys of a Node that no rule or NodeFeature gives now. It leaves out what belongs to Kubernetes and no rule can
 // set: resources and conditions whose names have no namespace.
 func Unwanted(ctx context.Context, w *world.World, node *corev1.Node, o *rules.Outcome, report *held.Report) (out []Key) {
-	settings := w.Desired()
-	e := &Explanation{
-		world: w, node: node, input: w.Fleet.Input(node.Name), program: o.Program(), outcome: o, report: report, compared: settings.Compare(node, desired.Of(o)),
-	}
+	e := of(w, node, o)
+	e.report = report
 	for _, k := range written.Keys(node) {
 		if _, gives := o.Origin(k.Kind, k.Key); gives && o.Failed == nil {
 			continue
