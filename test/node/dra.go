@@ -24,8 +24,9 @@ const (
 	draDriver  = "gpu.example.com"
 	draProgram = "dra"
 	draSlices  = 2
-	// draCount is the label with the number of its devices, and draCondition the condition that all are published.
+	// draCount is the label with the number of its devices, draDevices that number, and draCondition the condition that all are published.
 	draCount     = "example.com/gpu.count"
+	draDevices   = "4"
 	draCondition = "example.com/DevicesPublished"
 )
 
@@ -86,7 +87,7 @@ func runDriver(ctx context.Context, s *story) error {
 	if err != nil {
 		return err
 	}
-	if err := s.devices(ctx, "4", corev1.ConditionTrue); err != nil {
+	if err := s.devices(ctx, corev1.ConditionTrue); err != nil {
 		return err
 	}
 	s.figure("the label of a DRA driver's devices %.1f s after the driver was started", time.Since(began).Seconds())
@@ -109,7 +110,7 @@ func restartDriver(ctx context.Context, s *story) error {
 			return err
 		}
 		s.note("the kubelet has deleted the slices %.0f s after the driver has stopped", time.Since(began).Seconds())
-		if err := s.devices(ctx, "4", corev1.ConditionFalse); err != nil {
+		if err := s.devices(ctx, corev1.ConditionFalse); err != nil {
 			return err
 		}
 		if _, err := s.show(ctx, "kubectl", "get", "node", nodeName, "-o",
@@ -119,7 +120,7 @@ func restartDriver(ctx context.Context, s *story) error {
 		if err := s.Restart(ctx, draProgram); err != nil {
 			return err
 		}
-		if err := s.devices(ctx, "4", corev1.ConditionTrue); err != nil {
+		if err := s.devices(ctx, corev1.ConditionTrue); err != nil {
 			return err
 		}
 		if first, err = s.slices(ctx); err != nil {
@@ -132,7 +133,7 @@ func restartDriver(ctx context.Context, s *story) error {
 			return err
 		}
 		s.note("the kubelet has restarted and deleted the slices, and the driver has published them again")
-		return s.devices(ctx, "4", corev1.ConditionTrue)
+		return s.devices(ctx, corev1.ConditionTrue)
 	})
 	if err != nil {
 		return err
@@ -143,8 +144,8 @@ func restartDriver(ctx context.Context, s *story) error {
 	return s.Terminate(ctx, draProgram)
 }
 
-// devices waits until the Node has a label with the number of devices, none if it is empty, and the condition with a status.
-func (s *story) devices(ctx context.Context, count string, published corev1.ConditionStatus) error {
+// devices waits until the Node has a label with the number of devices, and the condition with a status.
+func (s *story) devices(ctx context.Context, published corev1.ConditionStatus) error {
 	return cluster.WaitFor(ctx, "label and condition of the DRA driver", func(ctx context.Context) error {
 		node, err := s.node(ctx)
 		if err != nil {
@@ -154,8 +155,8 @@ func (s *story) devices(ctx context.Context, count string, published corev1.Cond
 		if i < 0 {
 			return errors.New("the Node does not have the condition")
 		}
-		if got, status := node.Labels[draCount], node.Status.Conditions[i].Status; got != count || status != published {
-			return fmt.Errorf("label %q, condition %s; want %q, %s", got, status, count, published)
+		if got, status := node.Labels[draCount], node.Status.Conditions[i].Status; got != draDevices || status != published {
+			return fmt.Errorf("label %q, condition %s; want %q, %s", got, status, draDevices, published)
 		}
 		return nil
 	})

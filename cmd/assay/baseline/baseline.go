@@ -31,6 +31,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
+// NewCommand returns assay baseline.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "baseline",

@@ -32,6 +32,7 @@ type options struct {
 	machine machine.Flags
 }
 
+// NewCommand returns assay capture.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

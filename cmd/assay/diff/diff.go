@@ -26,6 +26,7 @@ type options struct {
 	remove []string
 }
 
+// NewCommand returns assay diff.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-project/assay/rules/clip"
 )
 
+// NewCommand returns assay doctor.
 func NewCommand() *cobra.Command {
 	f := &cluster.Flags{}
 	output, all, watch, wait := "", false, false, time.Duration(0)

@@ -36,6 +36,7 @@ type options struct {
 	noHeaders bool
 }
 
+// NewCommand returns assay eval.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

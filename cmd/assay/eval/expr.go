@@ -30,6 +30,7 @@ var places = map[string]expr.Place{
 	"label": expr.Strict, "annotation": expr.Free, "var": expr.Var, "arg": expr.Arg, "regex": expr.Regex,
 }
 
+// NewExprCommand returns assay expr.
 func NewExprCommand() *cobra.Command {
 	f := &exprOptions{}
 	cmd := &cobra.Command{

@@ -19,6 +19,7 @@ type options struct {
 	output string
 }
 
+// NewCommand returns assay explain.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

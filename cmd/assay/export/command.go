@@ -32,6 +32,7 @@ type options struct {
 	incomplete bool
 }
 
+// NewCommand returns assay export.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

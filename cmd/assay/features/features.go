@@ -25,6 +25,7 @@ type options struct {
 	noHeaders bool
 }
 
+// NewCommand returns assay features.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

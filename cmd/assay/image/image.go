@@ -22,6 +22,7 @@ import (
 	"github.com/assay-project/assay/rules/review"
 )
 
+// NewCommand returns assay image.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",

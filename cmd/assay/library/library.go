@@ -19,6 +19,7 @@ import (
 	"github.com/assay-project/assay/rules/suite"
 )
 
+// NewCommand returns assay library.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "library",

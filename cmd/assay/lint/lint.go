@@ -47,6 +47,7 @@ type options struct {
 	names          bool
 }
 
+// NewCommand returns assay lint.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

@@ -21,6 +21,7 @@ type options struct {
 	output string
 }
 
+// NewCommand returns assay migrate.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",

@@ -32,6 +32,7 @@ var usualColumns = []string{"cpu.model.vendor_id", "cpu.topology.socket_count", 
 // moreColumns are the additional columns of -o wide.
 var moreColumns = []string{"cpu.model.family", "cpu.model.id", "memory.numa.node_count", "pci.device", "network.device", "storage.block"}
 
+// NewCommand returns assay nodes.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-project/assay/rules/requirements"
 )
 
+// NewCommand returns assay request.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "request",

@@ -28,6 +28,7 @@ type options struct {
 	noHeaders    bool
 }
 
+// NewCommand returns assay rules.
 func NewCommand() *cobra.Command {
 	list := newRulesList()
 	cmd := &cobra.Command{

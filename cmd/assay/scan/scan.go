@@ -46,6 +46,7 @@ type options struct {
 	all      bool
 }
 
+// NewCommand returns assay scan.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

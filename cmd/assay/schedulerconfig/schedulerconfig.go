@@ -31,6 +31,7 @@ type options struct {
 	CA, Cert, Key string // paths of files on the control plane
 }
 
+// NewCommand returns assay scheduler-config.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

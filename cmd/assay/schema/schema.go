@@ -11,6 +11,7 @@ import (
 	"github.com/assay-project/assay/settings"
 )
 
+// NewCommand returns assay schema.
 func NewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [KIND]",

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-project/assay/rules/suite"
 )
 
+// NewCommand returns assay test.
 func NewCommand() *cobra.Command {
 	f := &suites.Options{}
 	cmd := &cobra.Command{

@@ -37,6 +37,7 @@ type options struct {
 	kubeletConfigDir string
 }
 
+// NewCommand returns assay topology.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

@@ -48,6 +48,7 @@ type options struct {
 // Faults returns the problems of the workers by node; nil: no DaemonSet of the worker is installed.
 type Faults func(ctx context.Context, c *cluster.Client, namespace string, nodes map[string]*corev1.Node) (map[string]cluster.Worker, error)
 
+// NewCommand returns assay ui.
 func NewCommand(faults Faults) *cobra.Command {
 	f := &options{faults: faults}
 	cmd := &cobra.Command{

@@ -91,11 +91,6 @@ func (p *objectPage) matching(required *assayv1alpha1.Requirement, status *assay
 	p.add(nodeList("nodes", "Nodes that meet the requirements", answer.Sample))
 }
 
-// nodeList lists nodes.
-func nodeList(id, caption string, names []string) *table {
-	return listOf(id, caption, "node", len(names), func(i int) cell { return nodeCell(names[i]) })
-}
-
 func groupObject(g *nfdv1alpha1.NodeFeatureGroup) object {
 	n := count32(g.Status.Count)
 	if g.Status.Count == nil && len(g.Status.Nodes) > 0 { // NFD's master does not write count
@@ -109,8 +104,11 @@ func groupObject(g *nfdv1alpha1.NodeFeatureGroup) object {
 			if n.Text != "" {
 				p.Summary = "Nodes in the group, by its status: " + n.Text + "."
 			}
-			nodes := g.Status.Nodes
-			p.add(listOf("nodes", "Nodes", "node", len(nodes), func(i int) cell { return nodeCell(nodes[i].Name) }))
+			var names []string
+			for _, node := range g.Status.Nodes {
+				names = append(names, node.Name)
+			}
+			p.add(nodeList("nodes", "Nodes", names))
 		},
 	}
 }

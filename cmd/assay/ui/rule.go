@@ -268,9 +268,9 @@ func newRulePage(d *data, name string) *rulePage {
 	p.nearest(d, unmatched)
 	p.Parts = p.partTable()
 	p.Incomplete = unlessEmpty(nodeList("incomplete", "Nodes that match and lack outputs of it", lacking))
-	p.Matched = listOf("matched", "Nodes that match", "node", len(matched), func(i int) cell { return nodeCell(matched[i]) })
+	p.Matched = nodeList("matched", "Nodes that match", matched)
 	p.Matched.Empty = "No node matches."
-	p.Unmatched = listOf("unmatched", "Nodes that do not match", "node", len(unmatched), func(i int) cell { return nodeCell(unmatched[i]) })
+	p.Unmatched = nodeList("unmatched", "Nodes that do not match", unmatched)
 	p.Unmatched.Empty = "All nodes match."
 	return p
 }

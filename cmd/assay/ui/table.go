@@ -159,9 +159,9 @@ func tableOf(id, caption string, columns []tableColumn, rows [][]cell) *table {
 	return newTable(id, caption, columns, len(rows), func(row, column int) cell { return rows[row][column] })
 }
 
-// listOf returns a table with one column that is shown as a list.
-func listOf(id, caption, column string, count int, of func(row int) cell) *table {
-	t := newTable(id, caption, columns(columnText, column), count, func(row, _ int) cell { return of(row) })
+// nodeList returns a table of nodes that is shown as a list.
+func nodeList(id, caption string, names []string) *table {
+	t := newTable(id, caption, columns(columnText, "node"), len(names), func(row, _ int) cell { return nodeCell(names[row]) })
 	t.List = true
 	return t
 }

@@ -28,6 +28,7 @@ type options struct {
 	node, output string
 }
 
+// NewCommand returns assay why.
 func NewCommand() *cobra.Command {
 	f := &options{}
 	cmd := &cobra.Command{

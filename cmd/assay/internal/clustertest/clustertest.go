@@ -53,10 +53,13 @@ clusters: [{name: c, cluster: {server: %q}}]
 	return kubeconfig
 }
 
+// Object is a JSON object of the API.
 type Object = map[string]any
 
+// List returns a list of objects.
 func List(items ...any) Object { return Object{"items": items} }
 
+// Features returns the NodeFeature of a node that has CPU flags.
 func Features(node string, flags ...string) Object {
 	elements := Object{}
 	for _, f := range flags {
@@ -70,9 +73,14 @@ func Features(node string, flags ...string) Object {
 	}
 }
 
+// Node returns a Node.
 func Node(name string) Object { return Object{"metadata": Object{"name": name}} }
 
-const NFD, Assay = "/apis/nfd.k8s-sigs.io/v1alpha1/", "/apis/assay.dev/v1alpha1/"
+// The paths of API groups.
+const (
+	NFD   = "/apis/nfd.k8s-sigs.io/v1alpha1/"
+	Assay = "/apis/assay.dev/v1alpha1/"
+)
 
 // Cluster returns three nodes with AVX, of which b also has AMX.
 func Cluster() map[string]any {

@@ -147,15 +147,19 @@ func (s Style) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Good, Bad, Warn, Faint and Bold return a string in a style.
+// Good returns text in green.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
+// Bad returns text in red.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
+// Warn returns text in yellow.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
+// Faint returns text faintly.
 func (s Style) Faint(text string) string { return s.paint("2", text) }
 
+// Bold returns text in bold.
 func (s Style) Bold(text string) string { return s.paint("1", text) }
 
 // Table prints rows in aligned columns. The last column is not padded.

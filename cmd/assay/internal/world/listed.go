@@ -30,6 +30,7 @@ func (w *World) Listed() []ListedRule {
 	return out
 }
 
+// PhaseOrder is the order in which phases of rules run.
 var PhaseOrder = []string{"early", "preprocess", "main"}
 
 // PhaseOf returns the phase in which a rule is evaluated.
