@@ -23,7 +23,7 @@ const (
 // Shared returns the sentences that several of the Rows have.
 func (t *table) Shared() []*sharedText { return t.shared }
 
-// sentences returns the sentences of a cell: other short texts are states and values.
+// sentences returns the sentences of a cell: shorter ones are states and values.
 func (c cell) sentences() (out []string) {
 	if c.Link == "" && strings.Contains(c.Text, " ") {
 		out = append(out, c.Text)
