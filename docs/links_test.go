@@ -49,7 +49,7 @@ func follow(t *testing.T, page, text, target string) string {
 	case strings.HasSuffix(file, "_test.go") && !strings.Contains(read(t, file), text):
 		return "the file holds nothing of that name"
 	case anchor != "" && (info.IsDir() || !slices.Contains(anchors(prose(t, file)), anchor)):
-		return "there is no such heading"
+		return "the page has no such heading"
 	}
 	return ""
 }

@@ -142,10 +142,10 @@ func find(name string, target *url.URL, anchors map[string][]string) string {
 		file = path.Join(path.Dir(name), target.Path)
 	}
 	if _, err := os.Stat(filepath.Join(site, file)); err != nil {
-		return "there is no such page"
+		return "page not found"
 	}
 	if target.Fragment != "" && !slices.Contains(anchors[file], target.Fragment) {
-		return "there is no such heading"
+		return "the page has no such heading"
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ A file NAME.test.yaml is a table of tests. Each test lists only the outputs that
       matched: [gpu/a100]
       notMatched: [gpu/h100]
 
-Exit codes: 0 all passed; 1 some failed; 2 there are no tests.`,
+Exit codes: 0 all passed; 1 some failed; 2 no tests were found.`,
 		Example: `  assay test tests/
   assay test --update tests/a100
   assay test -o junit tests/ > junit.xml`,

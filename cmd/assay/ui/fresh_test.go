@@ -56,11 +56,11 @@ func TestAPageThatShowsAnOldStateDoesNotReadAgain(t *testing.T) {
 // TestErrorPagesKeepTheNavigation: a page that does not exist was one line of text.
 func TestErrorPagesKeepTheNavigation(t *testing.T) {
 	s := serve(t, snapshot(t), nil)
-	for page, says := range map[string]string{"nodes": "There is no page nodes.", "node?name=x": "Node x not found", "rule?name=x": "Rule x not found"} {
+	for page, says := range map[string]string{"nodes": "Page nodes not found", "node?name=x": "Node x not found", "rule?name=x": "Rule x not found"} {
 		want(t, s.get(t, page, http.StatusNotFound), says, `<a href="rules"`, `id="find"`)
 	}
 	want(t, s.get(t, "rule?name=x", http.StatusNotFound), `<a href="rules" aria-current="page">`)
-	want(t, s.post(t, "fleet", nil, http.StatusNotFound), "There is no page fleet.", `<a href="rules"`)
+	want(t, s.post(t, "fleet", nil, http.StatusNotFound), "Page fleet not found", `<a href="rules"`)
 }
 
 // TestANoteAboutARuleIsOnItsPages: it was on all pages.

@@ -90,7 +90,7 @@ func TestFleetShowsTheTreeOfLevels(t *testing.T) {
 func TestFleetSaysWhyThereAreNoLevels(t *testing.T) {
 	s := snapshot(t)
 	if page := serve(t, s, nil).get(t, "fleet", http.StatusOK); strings.Contains(page, "Levels") {
-		t.Error("there are no levels, and the page has a tab for them")
+		t.Error("the page has a tab for levels, and no baseline has any")
 	}
 	want(t, serve(t, s, nil).get(t, "fleet?by=levels", http.StatusOK), "No NodeBaseline has levels.")
 	s.Objects.Baselines.Unknown = "nodebaselines is forbidden"

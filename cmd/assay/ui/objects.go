@@ -23,7 +23,7 @@ type Kind[T any] struct {
 	Items []T
 	// Unknown is why the objects could not be read, as a sentence; empty: Items are all.
 	Unknown string
-	// Absent is set if the cluster does not have the kind, so that there are no objects.
+	// Absent is set if the cluster does not have the kind, hence no objects.
 	Absent bool
 }
 

@@ -305,7 +305,7 @@ type errorPage struct{ Message, Link, LinkText string }
 
 // noPage answers a request with the token for a page that does not exist.
 func (s *Server) noPage(w http.ResponseWriter, r *http.Request) {
-	s.missing(w, r, "There is no page "+path.Base(r.URL.Path)+".", "./", "First page")
+	s.missing(w, r, "Page "+path.Base(r.URL.Path)+" not found", "./", "First page")
 }
 
 func (s *Server) missing(w http.ResponseWriter, r *http.Request, message, link, linkText string) {

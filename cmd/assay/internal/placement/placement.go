@@ -96,7 +96,7 @@ func Checks(w *world.World, of []serving.Required) []extender.Check {
 			if node := w.Nodes[name]; node != nil {
 				return of[i].Lacks(node)
 			}
-			return "there is no such Node"
+			return "the Node does not exist"
 		}}
 	}
 	return out
